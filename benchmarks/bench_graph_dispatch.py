@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from npu_graph_runtime import DeviceGraph, GraphDevice, RuntimeEvent
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph
+    from npu_graph_runtime.observer import RuntimeEvent
 
 FLOOR = "bare replay of the device graph"
 COPYING_FLOOR = "copies in, bare replay, copy out"

@@ -5,6 +5,7 @@ Run by ``./nox -s bench -- one-function``; options as ``--tensors=1,17``, ``--ca
 is that of the calling thread, in which no kernel runs. Kernels compute here: `graphed` compares the
 arguments of a first call with what it left of them, to learn what the function writes.
 `make_graphed_callables` is torch_npu's form of torch.cuda's: the one of CUDA does not run here.
+Meta's wheel calls `torch.cuda`: for the run, the four names that it needs are those of `torch.npu`.
 `npu_compile.StaticInputs` are measured as what fills the buffers in place of graphed's own copies.
 
 The memory is that after as many signatures of some MiB each: allocated in buffers and pools, and
@@ -15,6 +16,7 @@ instructions are those of ``graph-dispatch-instructions``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
 import inspect
@@ -24,6 +26,7 @@ import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import torch
 
@@ -34,6 +37,7 @@ cann_sim.activate()
 from npu_compile import InputSpec, StaticInputs, StepSize  # noqa: E402
 from npu_graph_runtime import Graphed, NpuDevice  # noqa: E402
 from one_function_users import (  # noqa: E402
+    BreakableGraphs,
     ExactSignatureRunner,
     MadeGraphedCallables,
     by_graphed,
@@ -48,6 +52,7 @@ ROWS, COLUMNS = 1024, 1024
 GRAPHED = "`graphed`"
 RUNNER = "exact-signature runner"
 MADE = "`make_graphed_callables` of torch_npu"
+META = "`breakable_graph` of Meta's wheel"
 STATIC = "`StaticInputs`, replay, clone"
 
 
@@ -63,6 +68,7 @@ def makers(device: NpuDevice) -> dict[str, Callable[[], Callable[..., Any]]]:
         GRAPHED: lambda: by_graphed(body, device),
         RUNNER: lambda: ExactSignatureRunner(body, device),
         MADE: lambda: MadeGraphedCallables(body, make),
+        META: lambda: BreakableGraphs(body),
     }
 
 
@@ -148,7 +154,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     device = NpuDevice()
     counts = [int(text) for text in options.tensors.split(",")]
-    with torch.no_grad():
+    with torch.no_grad(), contextlib.ExitStack() as names:
+        for cuda, npu in (
+            ("CUDAGraph", "NPUGraph"),
+            ("graph", "graph"),
+            ("graph_pool_handle", "graph_pool_handle"),
+            ("synchronize", "synchronize"),
+        ):
+            names.enter_context(mock.patch.object(torch.cuda, cuda, getattr(torch.npu, npu)))
         times = {tensors: host_times(device, tensors, options.calls) for tensors in counts}
         held = {
             name: memory(device, make, options.signatures) for name, make in makers(device).items()
@@ -157,6 +170,7 @@ def main() -> None:
         GRAPHED: by_graphed,
         RUNNER: ExactSignatureRunner,
         MADE: MadeGraphedCallables,
+        META: BreakableGraphs,
     }
     rows: list[dict[str, Any]] = []
     for name in times[counts[0]]:

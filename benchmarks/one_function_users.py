@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from breakable_cuda_graphs import BreakableCUDAGraph, breakable_graph
 
 from npu_graph_runtime import graphed
 
@@ -82,3 +83,39 @@ class MadeGraphedCallables:
             self.callables[key] = self.make(self.function, samples)
         copied: torch.Tensor = self.callables[key](*args).clone()
         return copied
+
+
+class BreakableGraphs:
+    """Use Meta's wheel: a key, a warm-up, static buffers, copies."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.pool = torch.cuda.graph_pool_handle()
+        self.graphs: dict[tuple[object, ...], tuple[Any, list[torch.Tensor], torch.Tensor]] = {}
+
+    def __call__(self, *args: torch.Tensor) -> torch.Tensor:
+        """Replay the graph of the call's shapes, dtypes and devices."""
+        key = tuple((tuple(each.shape), str(each.dtype), str(each.device)) for each in args)
+        found = self.graphs.get(key)
+        if found is None:
+            found = self.graphs[key] = self.capture(args)
+        graph, inputs, output = found
+        with torch.inference_mode():
+            for buffer, value in zip(inputs, args, strict=True):
+                buffer.copy_(value)
+            graph.replay()
+            return output.detach().clone()
+
+    def capture(
+        self, args: tuple[torch.Tensor, ...]
+    ) -> tuple[Any, list[torch.Tensor], torch.Tensor]:
+        """Warm up and capture on buffers."""
+        with torch.inference_mode():
+            inputs = [value.detach().clone() for value in args]
+            for _ in range(2):
+                self.function(*inputs)
+            torch.cuda.synchronize()
+            graph = BreakableCUDAGraph(self.pool)
+            with breakable_graph(graph):
+                output = self.function(*inputs)
+        return graph, inputs, output

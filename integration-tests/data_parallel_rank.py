@@ -28,10 +28,10 @@ from npu_graph_runtime import (  # noqa: E402
     GraphKey,
     NpuDevice,
     RankAgreement,
-    RankFailedError,
     RunMode,
     largest_first,
 )
+from npu_graph_runtime.errors import RankFailedError  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,8 @@ cann_sim.activate()
 import torch  # noqa: E402
 
 from npu_compile import DecodeRunner, InputPlace, InputSpec, compile_model  # noqa: E402
-from npu_graph_runtime import DeviceError, NpuDevice  # noqa: E402
+from npu_graph_runtime import NpuDevice  # noqa: E402
+from npu_graph_runtime.errors import DeviceError  # noqa: E402
 
 
 def step(ids: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

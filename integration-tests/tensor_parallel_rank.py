@@ -27,10 +27,8 @@ from npu_graph_runtime import (  # noqa: E402
     GraphKey,
     NpuDevice,
     RunMode,
-    RunModeCandidate,
-    RunModeChoice,
-    RunModeChooser,
 )
+from npu_graph_runtime.planning import RunModeCandidate, RunModeChoice, RunModeChooser  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,8 @@ import pytest
 import cann_sim
 import qwen3_engine.serving.compiled_model_runner as adoption
 from attn_update import UpdateLane
-from npu_graph_runtime import RunMode, RunModeChooser
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.planning import RunModeChooser
 from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner
 from qwen3_engine.tiny_checkpoint import TinyShape
 

@@ -50,6 +50,6 @@ def test_seam_of_the_consumer_asks_no_more_than_the_producer_promises(name: str)
 
 
 def test_native_streams_and_events_fit_the_protocols(device: NpuDevice) -> None:
-    assert isinstance(device.create_stream(), npu_graph_runtime.Stream)
-    assert isinstance(device.create_event(), npu_graph_runtime.Event)
-    assert isinstance(device.create_external_event(), npu_graph_runtime.ExternalEvent)
+    assert isinstance(device.create_stream(), npu_graph_runtime.device.Stream)
+    assert isinstance(device.create_event(), npu_graph_runtime.device.Event)
+    assert isinstance(device.create_external_event(), npu_graph_runtime.device.ExternalEvent)

@@ -9,7 +9,8 @@ import torch
 
 import cann_sim
 from npu_compile import Backend, CompileConfig
-from npu_graph_runtime import CaptureSession, GraphContext, GraphKey, InputAddressError, RunMode
+from npu_graph_runtime import CaptureSession, GraphContext, GraphKey, RunMode
+from npu_graph_runtime.errors import InputAddressError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

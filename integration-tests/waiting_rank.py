@@ -27,11 +27,10 @@ from npu_graph_runtime import (  # noqa: E402
     GraphKey,
     NpuDevice,
     RunMode,
-    diagnose,
-    find_first_difference,
     runs_captured,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import diagnose, find_first_difference  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

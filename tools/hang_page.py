@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npu_graph_runtime import ERROR_CODES
+from npu_graph_runtime.diagnosis import ERROR_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,12 +15,8 @@ from attn_update import UpdateError
 from engine_fuzz.engines.callable_engine import CallableEngine
 from engine_fuzz.engines.fuzzed_model import WIDTH, ModelFailure
 from engine_fuzz.episode import Episode, Kind, draw_episode
-from npu_graph_runtime import (
-    AddressCheck,
-    GraphKey,
-    OutOfDeviceMemoryError,
-    RunMode,
-)
+from npu_graph_runtime import AddressCheck, GraphKey, RunMode
+from npu_graph_runtime.errors import OutOfDeviceMemoryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,8 @@ from engine_fuzz.moved_tensors import (
     sleep_and_wake,
 )
 from engine_fuzz.served_engine import ServedEngine
-from npu_graph_runtime import CaptureSession, DeviceError, GraphRuntimeError, KernelError
+from npu_graph_runtime import CaptureSession, GraphRuntimeError
+from npu_graph_runtime.errors import DeviceError, KernelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,15 +22,9 @@ from engine_fuzz.engines.sequences import Sequences
 from engine_fuzz.interruption import INTERRUPTS, call_interrupted
 from engine_fuzz.moved_tensors import OtherTensors
 from npu_compile import NpuCompileError
-from npu_graph_runtime import (
-    DeadlockError,
-    DeviceTimeoutError,
-    GraphRuntimeError,
-    RunMode,
-    UnknownDeviceError,
-    diagnose,
-    find_error_code,
-)
+from npu_graph_runtime import GraphRuntimeError, RunMode
+from npu_graph_runtime.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.errors import DeadlockError, DeviceTimeoutError, UnknownDeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

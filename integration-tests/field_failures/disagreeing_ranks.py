@@ -6,12 +6,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from field_failures.field_failure import Failing, field_failure, told
-from npu_graph_runtime import (
-    CaptureSizes,
-    RankAgreement,
-    RankFailedError,
-    RunMode,
-)
+from npu_graph_runtime import CaptureSizes, RankAgreement, RunMode
+from npu_graph_runtime.errors import RankFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,7 +21,8 @@ from attn_update import (
     UpdatePlan,
 )
 from field_failures.field_failure import Failing, field_failure, told
-from npu_graph_runtime import DeviceTimeoutError, diagnose
+from npu_graph_runtime.diagnosis import diagnose
+from npu_graph_runtime.errors import DeviceTimeoutError
 from npu_graph_testing.attention import PagedModel
 
 if TYPE_CHECKING:

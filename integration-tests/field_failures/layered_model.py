@@ -13,15 +13,16 @@ from npu_graph_runtime import (
     GraphedCallable,
     GraphKey,
     RunMode,
-    find_first_difference,
     runs_captured,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import find_first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import FirstDifference, NpuDevice
+    from npu_graph_runtime import NpuDevice
+    from npu_graph_runtime.diagnosis import FirstDifference
 
 TOKENS, WIDTH, LAYERS = 4, 8, 3
 KEY = GraphKey(num_tokens=TOKENS)

@@ -9,7 +9,7 @@ import torch
 import cann_sim
 from field_failures.field_failure import Failing, field_failure, told
 from field_failures.layered_model import CapturedLayers, LayeredModel
-from npu_graph_runtime import (
+from npu_graph_runtime.errors import (
     CaptureStateError,
     DeviceError,
     IllegalWhileCapturingError,
@@ -20,7 +20,8 @@ from npu_graph_runtime import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npu_graph_runtime import DeviceGraph, NpuDevice
+    from npu_graph_runtime import NpuDevice
+    from npu_graph_runtime.device import DeviceGraph
 
 
 def _refused(

@@ -11,16 +11,18 @@ from field_failures.field_failure import Failing, field_failure, told
 from field_failures.layered_model import KEY, LAYERS, TOKENS, WIDTH, CapturedLayers, LayeredModel
 from npu_graph_runtime import (
     CaptureSession,
-    EagerSegmentError,
     GraphContext,
     GraphedCallable,
     GraphKey,
+    RunMode,
+    runs_eagerly,
+)
+from npu_graph_runtime.errors import (
+    EagerSegmentError,
     GraphNotCapturedError,
     InputAddressError,
     KeptMemoryError,
     ReplacedWeightError,
-    RunMode,
-    runs_eagerly,
 )
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     RunMode,
-    find_first_difference,
     runs_captured,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import find_first_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

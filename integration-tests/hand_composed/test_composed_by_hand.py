@@ -10,7 +10,8 @@ import pytest
 import cann_sim
 from attn_update import RecordingError, StepParameters, UnknownNameError, UpdateLane
 from hand_composed.composed_engine import KEY, LENGTHS, OTHER, ROWS, Engine, parameters
-from npu_graph_runtime import GraphKey, GraphNotCapturedError
+from npu_graph_runtime import GraphKey
+from npu_graph_runtime.errors import GraphNotCapturedError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

@@ -30,7 +30,8 @@ from hand_composed.composed_engine import (
     parameters,
 )
 from npu_compile import CapturedSteps, CompileConfig, DecodeRunner, InputSpec
-from npu_graph_runtime import CaptureSession, CaptureSessionError, ReplayRefusedError, RunMode
+from npu_graph_runtime import CaptureSession, RunMode
+from npu_graph_runtime.errors import CaptureSessionError, ReplayRefusedError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

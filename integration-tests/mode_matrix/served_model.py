@@ -12,7 +12,8 @@ import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
 from mode_matrix.draft_model import DraftModel
 from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner, draft_lengths
-from npu_graph_runtime import GraphContext, GraphReplayed, runs_eagerly
+from npu_graph_runtime import GraphContext, runs_eagerly
+from npu_graph_runtime.observer import GraphReplayed
 from qwen3_engine import load_model
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npu_compile import CompiledModel
-    from npu_graph_runtime import GraphDevice, GraphKey, RuntimeEvent
+    from npu_graph_runtime import GraphDevice, GraphKey
+    from npu_graph_runtime.observer import RuntimeEvent
     from qwen3_engine import StepBatch
 
 KIND = "fused_infer_attention_v1"

@@ -21,7 +21,7 @@ from npu_graph_runtime import NpuDevice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import ExternalEvent
+    from npu_graph_runtime.device import ExternalEvent
 
 _EVENTS = 400
 _CAPTURES = 20

@@ -15,7 +15,8 @@ import torch
 
 import cann_sim
 from attn_update import UpdateError
-from npu_graph_runtime import DeviceError, RunMode
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.errors import DeviceError
 from qwen3_engine import (
     Engine,
     EngineConfig,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -15,7 +16,10 @@ from release.installer import Installer
 from release.older_siblings import PACKAGE, try_older_siblings
 from release.wheel_trial import Trial
 from sessions.errors import WorkspaceError
-from sessions.package import find_package
+from sessions.package import find_package, packages
+
+FRONT_PAGE_PACKAGE = "npu-graph-runtime"
+"""What the program of the front page needs."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,6 +43,18 @@ def _build(options: argparse.Namespace) -> None:
     files = trial.build()
     trial.run(trial.build_siblings(), options.pytest)
     print("\n".join(str(file) for file in files))
+
+
+def _readmes(options: argparse.Namespace) -> None:
+    for package in packages(options.root):
+        _run_readme(_trial(options, package.name))
+    front = _trial(options, FRONT_PAGE_PACKAGE)
+    _run_readme(replace(front, readme=options.root / "README.md"))
+
+
+def _run_readme(trial: Trial) -> None:
+    trial.build()
+    trial.run_readme(trial.build_siblings())
 
 
 def _older_siblings(options: argparse.Namespace) -> None:
@@ -101,6 +117,11 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", parents=[trying], help="build a package and try its wheel")
     build.add_argument("package")
     build.set_defaults(command=_build)
+
+    readmes = commands.add_parser(
+        "readmes", parents=[trying], help="run the programs of all READMEs, each from wheels"
+    )
+    readmes.set_defaults(command=_readmes)
 
     older = commands.add_parser(
         "older-siblings", parents=[trying], help=f"try {PACKAGE} with siblings of other versions"

@@ -52,11 +52,13 @@ class Trial:
         package: The package.
         installer: Makes the environment.
         folder: What is made lies below it, and what lay there is removed.
+        readme: Whose programs run; None for the package's own.
     """
 
     package: Package
     installer: Installer
     folder: Path
+    readme: Path | None = None
 
     @property
     def built(self) -> Path:
@@ -103,6 +105,18 @@ class Trial:
         Raises:
             ReleaseError: Something of it failed.
         """
+        environment = self.run_readme(siblings)
+        self._run_tests(environment, next(self.built.glob("*.whl")), siblings, pytest_arguments)
+
+    def run_readme(self, siblings: dict[str, Path]) -> Environment:
+        """Import the wheel, and run the README's programs; return the environment they ran in.
+
+        Args:
+            siblings: The siblings' wheels by name.
+
+        Raises:
+            ReleaseError: Something of it failed, or printed something else than the README says.
+        """
         environment = self.installer.environment(self.folder / "environment")
         wheel = next(self.built.glob("*.whl"))
         names = [each.name for each in self.package.declared().siblings]
@@ -118,10 +132,10 @@ class Trial:
         if commanded:
             environment.install(*self._with_extras(wheel, siblings, commanded))
             self._run_programs(environment, commanded)
-        self._run_tests(environment, wheel, siblings, pytest_arguments)
+        return environment
 
     def _programs(self) -> list[Program]:
-        return readme_programs(self.package.folder / "README.md")
+        return readme_programs(self.readme or self.package.folder / "README.md")
 
     def _with_extras(
         self, wheel: Path, siblings: dict[str, Path], programs: list[Program]
@@ -142,14 +156,18 @@ class Trial:
         for program in programs:
             (folder / "example.py").write_text(program.text, encoding="utf-8")
             command = program.command or "python example.py"
+            what = (
+                f"the program in line {program.line} of the README of {self.package.name}, run as "
+                f"`{command}` with what the package declares"
+            )
             try:
-                environment.run("sh", "-c", command, folder=folder)
+                output = environment.run("sh", "-c", command, folder=folder)
             except ReleaseError as error:
-                raise ReleaseError(
-                    f"the program in line {program.line} of the README of {self.package.name}, run "
-                    f"as `{command}` with what the package declares: {error}"
-                ) from error
-            print(f"README.md:{program.line}: `{command}` ran")
+                raise ReleaseError(f"{what}: {error}") from error
+            missing = program.missing(output)
+            if missing is not None:
+                raise ReleaseError(f"{what}: expected {missing!r} as it says, found:\n{output}")
+            print(f"README.md:{program.line}: `{command}` printed {len(program.said)} texts")
 
     def _run_tests(
         self,

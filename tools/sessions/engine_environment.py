@@ -29,8 +29,8 @@ _PARTS = (
     "drafts",
     "lora",
     "sleep",
-    "failures",
-    "seeded_failures",
+    "failing.failures",
+    "failing.seeded_failures",
     "fusions",
 )
 
@@ -63,10 +63,15 @@ class Engine:
     build_settings: tuple[tuple[str, str], ...] = ()
 
     @property
-    def scripts(self) -> list[str]:
-        """What the session runs: the engine with its own code and with ours, part by part."""
-        names = (f"engines/{self.name.replace('-', '_')}_{part}.py" for part in _PARTS)
-        return [name for name in names if (ROOT / name).exists()]
+    def parts(self) -> dict[str, str]:
+        """The modules that the session runs, by the name of the part; `session` is the first."""
+        folder = self.name.replace("-", "_")
+        modules = {part.rpartition(".")[2]: f"engines.{folder}.{part}" for part in _PARTS}
+        return {
+            part: module
+            for part, module in modules.items()
+            if (ROOT / f"{module.replace('.', '/')}.py").exists()
+        }
 
 
 VLLM = Engine(
@@ -82,7 +87,7 @@ VLLM = Engine(
     ),
     # Its wheels hold kernels for CUDA; without a device it is Python only, built at installation.
     from_source="vllm==0.23.0",
-    # The allocator of its sleep mode is compiled from it: `engines/vllm_allocator.py`.
+    # `engines/vllm/without_device/allocator.py` compiles the allocator of its sleep mode from it.
     read_sources=("vllm-ascend==0.23.0",),
     build_requirements=(
         "cmake",
@@ -224,7 +229,7 @@ def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, py
     options = ["--quiet", "--no-deps", "--no-build-isolation"]
     settings = {**installer.settings, **dict(engine.build_settings)}
     session = installer.session
-    # The engine's own tests are in them, for `engines/<engine>_own_tests.py`, and its allocator.
+    # The engine's own tests are in them, for `engines/<engine>/own_tests.py`, and its allocator.
     sources = ROOT / "build" / "engines"
     for requirement in (str(engine.from_source), *engine.read_sources):
         if not _source(requirement, sources).exists():

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths
     from npu_compile import Advance, CompiledModel, DecodeObserver
-    from npu_graph_runtime import GraphDevice, RunModeChoice
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.planning import RunModeChoice
     from qwen3_engine.qwen3.model import Qwen3Model
     from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attn_update import AddressedDevice, UpdaterChoice
     from attn_update.issuing.updater import BoundLaunches, Unbindable
     from attn_update.kinds import FusedInferAttention
-    from npu_graph_runtime import DeviceGraph
+    from npu_graph_runtime.device import DeviceGraph
 
 pytest_plugins = "cann_sim.pytest_plugin"
 

@@ -12,7 +12,7 @@ import torch
 import cann_sim
 from attn_update import ParameterGroup, StepParameterError, StepParameters, UpdateError, UpdateLane
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES
-from attn_update.kinds import needs_update
+from attn_update.kinds.kind import needs_update
 from npu_graph_testing.attention import assert_layers_equal
 from npu_graph_testing.attention.cases import (
     CaseModel,

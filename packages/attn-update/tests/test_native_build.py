@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from attn_update import NativeUnavailableError, UpdateLane
+from attn_update import UpdateLane
+from attn_update.errors import NativeUnavailableError
 from attn_update.issuing.native.native_build import build_native, default_folder
 from attn_update.issuing.native.native_updater import find_native_updater
 

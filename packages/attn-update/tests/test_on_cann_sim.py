@@ -23,7 +23,7 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.kinds import needs_update
+from attn_update.kinds.kind import needs_update
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 from npu_graph_testing.attention.paged_model import COLUMNS, LONGEST

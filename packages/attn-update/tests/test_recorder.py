@@ -10,12 +10,12 @@ import torch
 
 from attn_update import (
     ArgumentError,
-    CaptureError,
     Recorder,
     RecordingError,
     StepParameterError,
     UnknownNameError,
 )
+from attn_update.errors import CaptureError
 from attn_update.kinds import FIA_V1, FusedInferAttention
 from npu_graph_testing.attention import PagedModel
 

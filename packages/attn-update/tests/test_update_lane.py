@@ -17,13 +17,14 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from npu_graph_runtime import DeadlockError
+from npu_graph_runtime.errors import DeadlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Model
-    from npu_graph_runtime import FakeDevice, Stream
+    from npu_graph_runtime import FakeDevice
+    from npu_graph_runtime.device import Stream
     from npu_graph_testing.attention import AttentionOperators
 
 

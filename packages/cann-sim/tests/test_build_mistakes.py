@@ -19,6 +19,7 @@ import cann_sim
 from cann_sim.building.build_cache import locked, require_writable
 from cann_sim.building.compiler import find_compiler
 from cann_sim.building.native_build import build
+from cann_sim.errors import CacheError, CompilerNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +150,7 @@ def test_cache_that_cannot_be_made_is_refused(
 ) -> None:
     monkeypatch.setenv("CANN_SIM_CACHE", str(tmp_path / "file" / "cache"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(cann_sim.CacheError, match=r"Not a directory.*CANN_SIM_CACHE"):
+    with pytest.raises(CacheError, match=r"Not a directory.*CANN_SIM_CACHE"):
         build()
 
 
@@ -166,7 +167,7 @@ def _someone_else() -> Iterator[None]:
 @pytest.mark.usefixtures("_not_root")
 def test_cache_without_permission_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANN_SIM_CACHE", "/proc/1/cwd/cache")
-    with pytest.raises(cann_sim.CacheError, match=r"Permission denied.*CANN_SIM_CACHE"):
+    with pytest.raises(CacheError, match=r"Permission denied.*CANN_SIM_CACHE"):
         require_writable()
 
 
@@ -215,7 +216,7 @@ def test_compiler_that_is_too_old_is_refused_before_anything_is_compiled(
     old.chmod(0o755)
     monkeypatch.setenv("CXX", str(old))
     with pytest.raises(
-        cann_sim.CompilerNotFoundError, match=r"a compiler of c\+\+.*found .*6\.3\.0: .*unrecogn"
+        CompilerNotFoundError, match=r"a compiler of c\+\+.*found .*6\.3\.0: .*unrecogn"
     ):
         build()
     assert not cache.exists()

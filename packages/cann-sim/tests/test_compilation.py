@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import cann_sim
 from cann_sim.building.compilation import ObjectFile, compile_all
 from cann_sim.building.compiler import Compiler, find_compiler
 from cann_sim.building.native_library import native_libraries
+from cann_sim.errors import CompilationError
 from cann_sim.inventory.installation import find_installation
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_compile_all_of_few_sources_compiles_no_header(
 
 def test_compile_all_of_a_wrong_header_names_it_and_ends(tmp_path: Path) -> None:
     made = files(tmp_path, MANY, header="#error not this one\n")
-    with pytest.raises(cann_sim.CompilationError, match=r"(?s)precompiling .*number\.h.*not this"):
+    with pytest.raises(CompilationError, match=r"(?s)precompiling .*number\.h.*not this"):
         compile_all(made, find_compiler(), tmp_path / "scratch")
     assert not any(file.path.exists() for file in made)
 
@@ -131,7 +131,7 @@ def test_compile_all_of_a_wrong_source_names_it_and_its_unit(tmp_path: Path) -> 
     (last,) = third.sources
     unit = dataclasses.replace(first, sources=(wrong, last))
     with pytest.raises(
-        cann_sim.CompilationError,
+        CompilationError,
         match=r"(?s)compiling .*/source2\.cpp behind 1 more of that folder.*source1\.cpp.*nothing",
     ):
         compile_all([unit], find_compiler(), tmp_path / "scratch")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cann_sim
+from cann_sim.errors import InstallationError
 from cann_sim.inventory.installation import find_installation
 from cann_sim.inventory.supported_versions import SUPPORTED_VERSIONS, SupportedVersion
 
@@ -53,7 +53,7 @@ def test_headers_are_taken_from_where_they_are(
 def test_torch_of_another_minor_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     versions(monkeypatch, "2.12.1+cpu", "2.13.0.post1")
     with pytest.raises(
-        cann_sim.InstallationError,
+        InstallationError,
         match=r"expected torch 2\.13 .* found torch 2\.12\.1.*pip install 'torch==2\.13\.0'$",
     ):
         find_installation()
@@ -65,7 +65,7 @@ def test_torch_npu_of_an_unknown_minor_version_is_refused(
 ) -> None:
     versions(monkeypatch, found, found)
     with pytest.raises(
-        cann_sim.InstallationError,
+        InstallationError,
         match=rf"a version from 2\.10 to 2\.14, found {found}\. Install one: pip install",
     ):
         find_installation()
@@ -84,5 +84,5 @@ def test_missing_torch_npu_is_refused_with_the_remedy(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "torch_npu" else find(name)
     )
-    with pytest.raises(cann_sim.InstallationError, match="pip install torch_npu numpy pyyaml"):
+    with pytest.raises(InstallationError, match="pip install torch_npu numpy pyyaml"):
         find_installation()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import cann_sim
 from cann_sim.building.compiler import Compiler, find_compiler
 from cann_sim.building.native_build import build
 from cann_sim.building.native_library import NativeLibrary
+from cann_sim.errors import CompilationError, CompilerNotFoundError
 from cann_sim.inventory.installation import Installation, find_installation
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_build_by_several_at_once_compiles_once(compiled: list[str]) -> None:
 
 def test_build_of_a_wrong_source_shows_the_compiler_output(source: Path, tmp_path: Path) -> None:
     source.write_text("int answer() { return nothing; }\n")
-    with pytest.raises(cann_sim.CompilationError, match=r"(?s)answer\.cpp.*nothing.*declared"):
+    with pytest.raises(CompilationError, match=r"(?s)answer\.cpp.*nothing.*declared"):
         build()
     assert list((tmp_path / "cache" / "builds").iterdir()) == []
 
@@ -172,7 +172,7 @@ def test_build_of_a_wrong_source_shows_the_compiler_output(source: Path, tmp_pat
 def test_build_without_a_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(cann_sim.CompilerNotFoundError, match=r"'g\+\+' on the path.*apt-get"):
+    with pytest.raises(CompilerNotFoundError, match=r"'g\+\+' on the path.*apt-get"):
         build()
 
 
@@ -187,7 +187,7 @@ def test_compiler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatc
     false = shutil.which("false")
     assert false is not None
     monkeypatch.setenv("CXX", false)
-    with pytest.raises(cann_sim.CompilerNotFoundError, match=r"asked the C\+\+ compiler"):
+    with pytest.raises(CompilerNotFoundError, match=r"asked the C\+\+ compiler"):
         find_compiler()
 
 
@@ -217,5 +217,5 @@ def test_machine_without_a_compiler_takes_no_build_of_another_processor(
     monkeypatch.setattr("platform.machine", lambda: "other")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(cann_sim.CompilerNotFoundError):
+    with pytest.raises(CompilerNotFoundError):
         build()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.errors import PatternError
 from fx_passes.inductor import rule_from_replacement
 from fx_passes.testing import capture_graph, random_tensors
 
@@ -80,12 +81,12 @@ def two_replacements(x: Tensor) -> tuple[Tensor, Tensor]:
                 ),
                 optional=False,
             ),
-            fx_passes.PatternError,
+            PatternError,
             "returns 2 tensors, the search function 1",
         ),
         (replace(RULE, check=_raises), fx_passes.RuleError, "LookupError"),
         (replace(RULE, rewrite=_same_again), fx_passes.PassError, "never end"),
-        (replace(RULE, patterns=(_writes,)), fx_passes.PatternError, "side effects"),
+        (replace(RULE, patterns=(_writes,)), PatternError, "side effects"),
     ],
     ids=["no output", "two outputs", "two results", "check", "loop", "side effect"],
 )

@@ -15,7 +15,7 @@ import fx_passes
 from fx_passes import FingerprintError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
-from fx_passes.operators import KNOWN_KERNELS
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,11 +11,12 @@ import torch
 import npu_compile
 from attn_update import Recorder, UpdateLane
 from npu_compile import CompileConfig, ConfigError, DecodeRunner, InputSpec, PrefillRunner
-from npu_graph_runtime import CaptureBudget, FakeDevice, RunMode
+from npu_graph_runtime import FakeDevice, RunMode
+from npu_graph_runtime.planning import CaptureBudget
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
-    from npu_graph_runtime import CapturePlan
+    from npu_graph_runtime.planning import CapturePlan
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),

@@ -7,14 +7,8 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, RecordingError, UpdateLane
-from npu_compile import (
-    CapturedSteps,
-    CompileConfig,
-    CompiledModel,
-    CompileMode,
-    ConfigError,
-    RunnerStateError,
-)
+from npu_compile import CapturedSteps, CompileConfig, CompiledModel, CompileMode, ConfigError
+from npu_compile.errors import RunnerStateError
 from npu_graph_runtime import GraphKey
 
 if TYPE_CHECKING:

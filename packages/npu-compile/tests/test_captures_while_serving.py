@@ -9,21 +9,15 @@ import torch
 from torch import nn
 
 import npu_compile
-from npu_compile import (
-    CompileConfig,
-    ConfigError,
-    DecodeRunner,
-    InputSpec,
-    OutputError,
-    PrefillRunner,
-    RunnerStateError,
-)
-from npu_graph_runtime import DeviceError, FakeDevice
+from npu_compile import CompileConfig, ConfigError, DecodeRunner, InputSpec, PrefillRunner
+from npu_compile.errors import OutputError, RunnerStateError
+from npu_graph_runtime import FakeDevice
+from npu_graph_runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import DeviceGraph
+    from npu_graph_runtime.device import DeviceGraph
 
 PADDING_SLOT = 7
 SPECS = {

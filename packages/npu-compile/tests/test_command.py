@@ -12,7 +12,7 @@ import pytest
 
 from npu_compile.command_line.installation_check import check_installation
 from npu_compile_command import run_command
-from npu_graph_runtime import ERROR_CODES
+from npu_graph_runtime.diagnosis import ERROR_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,15 +7,9 @@ import torch
 
 import npu_compile
 from npu_compile import CompileConfig, CompileMode, ConfigError
-from npu_graph_runtime import (
-    DifferenceKind,
-    FakeDevice,
-    GraphKey,
-    GraphNotCapturedError,
-    ReplacedWeightError,
-    RunMode,
-    find_first_difference,
-)
+from npu_graph_runtime import FakeDevice, GraphKey, RunMode
+from npu_graph_runtime.diagnosis import DifferenceKind, find_first_difference
+from npu_graph_runtime.errors import GraphNotCapturedError, ReplacedWeightError
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder

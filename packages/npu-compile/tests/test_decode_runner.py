@@ -9,16 +9,8 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, RecordingError, UpdateLane
-from npu_compile import (
-    CompileConfig,
-    ConfigError,
-    DecodeRunner,
-    DecodeStep,
-    InputError,
-    InputSpec,
-    OutputError,
-    RunnerStateError,
-)
+from npu_compile import CompileConfig, ConfigError, DecodeRunner, DecodeStep, InputError, InputSpec
+from npu_compile.errors import OutputError, RunnerStateError
 from npu_graph_runtime import GraphKey, RunMode
 from piecewise_split import SplittingOpError
 

@@ -6,14 +6,8 @@ import pytest
 import torch
 
 from npu_compile import Backend, CompileConfig, CompileMode, ConfigError
-from npu_graph_runtime import (
-    CaptureSession,
-    FakeDevice,
-    GraphContext,
-    GraphKey,
-    InputAddressError,
-    RunMode,
-)
+from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext, GraphKey, RunMode
+from npu_graph_runtime.errors import InputAddressError
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder

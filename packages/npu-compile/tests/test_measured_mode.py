@@ -11,30 +11,19 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, UpdateLane
-from npu_compile import (
-    CompileConfig,
-    ConfigError,
-    DecodeRunner,
-    InputSpec,
-    PrefillRunner,
-    RunnerStateError,
-)
+from npu_compile import CompileConfig, ConfigError, DecodeRunner, InputSpec, PrefillRunner
+from npu_compile.errors import RunnerStateError
 from npu_compile.runners import capture_schedule
-from npu_graph_runtime import (
-    FakeDevice,
-    GraphContext,
-    GraphKey,
-    OutOfDeviceMemoryError,
-    RunMode,
-    RunModeChoice,
-    RunModeChooser,
-)
+from npu_graph_runtime import FakeDevice, GraphContext, GraphKey, RunMode
+from npu_graph_runtime.errors import OutOfDeviceMemoryError
+from npu_graph_runtime.planning import RunModeChoice, RunModeChooser
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from conftest import AttentionOperator, Decoder
-    from npu_graph_runtime import DeviceGraph, RuntimeEvent
+    from npu_graph_runtime.device import DeviceGraph
+    from npu_graph_runtime.observer import RuntimeEvent
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),

@@ -15,9 +15,9 @@ from npu_compile import (
     InputError,
     InputSpec,
     PrefillRunner,
-    RunnerStateError,
     compile_model,
 )
+from npu_compile.errors import RunnerStateError
 from npu_graph_runtime import FakeDevice
 
 if TYPE_CHECKING:

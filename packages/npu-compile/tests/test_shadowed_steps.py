@@ -10,7 +10,7 @@ import torch
 import npu_compile
 from attn_update import Recorder, UpdateLane
 from npu_compile import CompileConfig, ConfigError, DecodeRunner, InputSpec
-from npu_graph_runtime import ShadowDifferenceError, UncapturableError
+from npu_graph_runtime.errors import ShadowDifferenceError, UncapturableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

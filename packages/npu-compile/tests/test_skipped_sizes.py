@@ -10,12 +10,14 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, UpdateLane
-from npu_compile import CompileConfig, DecodeRunner, InputSpec, RunnerStateError
-from npu_graph_runtime import FakeDevice, OutOfDeviceMemoryError, RunMode
+from npu_compile import CompileConfig, DecodeRunner, InputSpec
+from npu_compile.errors import RunnerStateError
+from npu_graph_runtime import FakeDevice, RunMode
+from npu_graph_runtime.errors import OutOfDeviceMemoryError
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
-    from npu_graph_runtime import DeviceGraph
+    from npu_graph_runtime.device import DeviceGraph
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),

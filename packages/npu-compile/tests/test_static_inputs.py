@@ -6,17 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from npu_compile import (
-    ConfigError,
-    InputError,
-    InputPlace,
-    InputSpec,
-    RunnerStateError,
-    StaticInputs,
-    StepSize,
-)
+from npu_compile import ConfigError, InputError, InputPlace, InputSpec, StaticInputs, StepSize
+from npu_compile.errors import RunnerStateError
 from npu_compile.inputs.static_inputs import RING_DEPTH
-from npu_graph_runtime import DeadlockError
+from npu_graph_runtime.errors import DeadlockError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import FakeDevice

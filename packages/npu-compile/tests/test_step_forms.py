@@ -15,11 +15,10 @@ from npu_compile import (
     DecodeRunner,
     InputError,
     InputSpec,
-    OutputError,
-    RunnerStateError,
     draft_lengths,
     pack_sequences,
 )
+from npu_compile.errors import OutputError, RunnerStateError
 from npu_compile.runners.step_form import StepForm
 from npu_graph_runtime import GraphKey, sglang_decode_capture_sizes, vllm_capture_sizes
 

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_graph_runtime import (
-    AgreedStep,
-    CaptureSizes,
-    RankAgreement,
-    RankDisagreementError,
-    RankFailedError,
-    RunMode,
-)
+from npu_graph_runtime import AgreedStep, CaptureSizes, RankAgreement, RunMode
+from npu_graph_runtime.errors import RankDisagreementError, RankFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,12 +13,11 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     GraphKey,
-    GraphNotCapturedError,
-    InputAddressError,
     NpuDevice,
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import GraphNotCapturedError, InputAddressError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from npu_graph_runtime import (
-    CaptureSession,
-    CaptureSessionClosed,
+from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext
+from npu_graph_runtime.errors import (
     CaptureSessionError,
-    CaptureSessionOpened,
     DeadlockError,
-    FakeDevice,
     FeatureNotSupportedError,
-    GraphContext,
     IllegalWhileCapturingError,
     KernelError,
     OutOfDeviceMemoryError,
-    RuntimeEvent,
 )
+from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened, RuntimeEvent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npu_graph_runtime import (
-    CaptureSizeError,
     CaptureSizes,
     sglang_decode_capture_sizes,
     sglang_prefill_capture_sizes,
     vllm_capture_sizes,
 )
+from npu_graph_runtime.errors import CaptureSizeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

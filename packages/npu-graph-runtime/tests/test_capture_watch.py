@@ -22,19 +22,17 @@ from npu_graph_runtime import (
     AddressCheck,
     CaptureSession,
     FakeDevice,
-    FrozenStateWarning,
     GraphContext,
     GraphDevice,
     GraphedCallable,
     GraphKey,
     KeptMemory,
-    KeptMemoryError,
     NpuDevice,
-    ReplacedWeightError,
     RunMode,
     runs_eagerly,
 )
 from npu_graph_runtime.capturing.watching.capture_watch import BakedMemory
+from npu_graph_runtime.errors import FrozenStateWarning, KeptMemoryError, ReplacedWeightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -657,7 +655,7 @@ def test_python_state_of_an_argument_is_warned_of(fake: FakeDevice, context: Gra
         graphed(torch.ones(4), cache=cache)
 
 
-@pytest.mark.filterwarnings("error::npu_graph_runtime.FrozenStateWarning")
+@pytest.mark.filterwarnings("error::npu_graph_runtime.errors.FrozenStateWarning")
 def test_state_that_warm_up_runs_and_eager_functions_change_is_not(
     fake: FakeDevice, context: GraphContext
 ) -> None:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_graph_runtime import Event, ExternalEvent, FakeDevice, MemoryFigures, Stream
+from npu_graph_runtime.device import Event, ExternalEvent, MemoryFigures, Stream
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import FakeDevice
 
 
 def test_protocols_fit_objects_of_fake_device(fake: FakeDevice) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from npu_graph_runtime import (
+from npu_graph_runtime.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.errors import (
     DeviceError,
     IllegalWhileCapturingError,
     KernelError,
@@ -10,8 +11,6 @@ from npu_graph_runtime import (
     OutOfDeviceResourcesError,
     TaskGroupError,
     UnknownDeviceError,
-    diagnose,
-    find_error_code,
 )
 
 TORCH_NPU = (

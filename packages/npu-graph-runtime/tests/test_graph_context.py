@@ -8,15 +8,14 @@ import torch
 from npu_graph_runtime import (
     CallContext,
     CaptureSession,
-    ContextThreadError,
     FakeDevice,
     GraphContext,
     GraphedCallable,
     GraphKey,
-    GraphKeyError,
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import ContextThreadError, GraphKeyError
 
 KEY = GraphKey(num_tokens=4)
 

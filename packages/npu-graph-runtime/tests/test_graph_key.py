@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npu_graph_runtime import GraphKey, GraphKeyError, largest_first
+from npu_graph_runtime import GraphKey, largest_first
+from npu_graph_runtime.errors import GraphKeyError
 
 KEYS = st.builds(
     GraphKey,

@@ -8,27 +8,31 @@ import torch
 from npu_graph_runtime import (
     AddressCheck,
     CaptureSession,
-    CaptureSessionError,
-    DeadlockError,
     FakeDevice,
-    GraphCaptured,
     GraphContext,
     GraphCounters,
     GraphDevice,
     Graphed,
     GraphedCallable,
     GraphKey,
-    GraphKeyError,
-    GraphMissed,
-    GraphNotCapturedError,
-    GraphReleased,
-    GraphReplayed,
-    IllegalWhileCapturingError,
-    InputAddressError,
     NpuDevice,
     RunMode,
-    RuntimeEvent,
+)
+from npu_graph_runtime.errors import (
+    CaptureSessionError,
+    DeadlockError,
+    GraphKeyError,
+    GraphNotCapturedError,
+    IllegalWhileCapturingError,
+    InputAddressError,
     WeakOutputError,
+)
+from npu_graph_runtime.observer import (
+    GraphCaptured,
+    GraphMissed,
+    GraphReleased,
+    GraphReplayed,
+    RuntimeEvent,
 )
 
 KEY = GraphKey(num_tokens=4)

@@ -12,20 +12,19 @@ import torch
 
 from npu_graph_runtime import (
     CaptureSession,
-    CaptureSessionError,
     FakeDevice,
     GraphContext,
     GraphedCallable,
     GraphKey,
-    GuardingDevice,
-    ReplayRefusedError,
     RunMode,
 )
+from npu_graph_runtime.device import GuardingDevice
+from npu_graph_runtime.errors import CaptureSessionError, ReplayRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import DeviceGraph
+    from npu_graph_runtime.device import DeviceGraph
 
 KEY = GraphKey(num_tokens=1)
 

@@ -16,9 +16,9 @@ from npu_graph_runtime import (
     GraphedCallable,
     GraphKey,
     NpuDevice,
-    ReplacedWeightError,
     RunMode,
 )
+from npu_graph_runtime.errors import ReplacedWeightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

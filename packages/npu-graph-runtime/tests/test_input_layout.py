@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from npu_graph_runtime import InputAddressError
 from npu_graph_runtime.capturing.input_layout import InputLayout
 from npu_graph_runtime.capturing.native.native_comparison import find_native_comparison
+from npu_graph_runtime.errors import InputAddressError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from npu_graph_runtime import (
     GraphedCallable,
     GraphKey,
     GraphRuntimeError,
-    InputAddressError,
     NpuDevice,
     RunMode,
 )
+from npu_graph_runtime.errors import InputAddressError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from npu_graph_runtime import GraphKey, GraphReplayed
+from npu_graph_runtime import GraphKey
+from npu_graph_runtime.observer import GraphReplayed
 
 
 def test_event_changed_raises() -> None:

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from npu_graph_runtime import (
-    CaptureSession,
-    GraphContext,
-    GraphedCallable,
-    GraphKey,
-    OutOfDeviceMemoryError,
-    RunMode,
-)
+from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, RunMode
+from npu_graph_runtime.errors import OutOfDeviceMemoryError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

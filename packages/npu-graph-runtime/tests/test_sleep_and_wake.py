@@ -13,7 +13,6 @@ from torch import nn
 import cann_sim
 from npu_graph_runtime import (
     CaptureSession,
-    DeviceError,
     GraphContext,
     GraphedCallable,
     GraphKey,
@@ -21,6 +20,7 @@ from npu_graph_runtime import (
     largest_first,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

@@ -19,11 +19,11 @@ from npu_graph_runtime import (
     GraphedCallable,
     GraphKey,
     NpuDevice,
-    ReplacedWeightError,
     RunMode,
     runs_eagerly,
 )
 from npu_graph_runtime.capturing.watching.watched_weights import WatchedWeights
+from npu_graph_runtime.errors import ReplacedWeightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

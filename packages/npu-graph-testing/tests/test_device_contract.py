@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npu_graph_runtime import FakeDevice, FeatureNotSupportedError, GraphDevice
+from npu_graph_runtime import FakeDevice, GraphDevice
+from npu_graph_runtime.errors import FeatureNotSupportedError
 from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from npu_graph_runtime import DeviceGraph, ExternalEvent, Stream
+    from npu_graph_runtime.device import DeviceGraph, ExternalEvent, Stream
 
 
 class RunsInCapture(FakeDevice):

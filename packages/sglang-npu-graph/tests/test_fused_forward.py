@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fx_passes
-from sglang_npu_graph import OptionsError
+from sglang_npu_graph.errors import OptionsError
 from sglang_npu_graph.fused_forward import FusedForward, Fusions
 
 if TYPE_CHECKING:

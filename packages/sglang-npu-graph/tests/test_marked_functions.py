@@ -10,7 +10,6 @@ import torch
 
 from npu_graph_runtime import (
     CaptureSession,
-    EagerSegmentError,
     FakeDevice,
     GraphContext,
     GraphedCallable,
@@ -18,6 +17,7 @@ from npu_graph_runtime import (
     RunMode,
     SegmentedGraph,
 )
+from npu_graph_runtime.errors import EagerSegmentError
 from sglang_npu_graph.marked_functions import run_marked
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from sglang_npu_graph import EngineVersionError, Options, OptionsError, PluginError
+from sglang_npu_graph import Options
+from sglang_npu_graph.errors import EngineVersionError, OptionsError, PluginError
 from sglang_npu_graph.kernel_operators import KERNELS
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from vllm_npu_graph import EngineVersionError, Options, OptionsError
+from vllm_npu_graph import Options
 from vllm_npu_graph.options import TRIED as PAIRS
+from vllm_npu_graph.options import EngineVersionError, OptionsError
 
 TRIED = {"vllm": "0.23.0+empty", "vllm-ascend": "0.23.0"}
 NEWER = {"vllm": "0.26.0+empty", "vllm-ascend": "0.26.0rc1"}

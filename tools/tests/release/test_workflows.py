@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from sessions.package import packages
+from sessions.testing.long_tests import LONG_TESTS
+from sessions.torch_release import releases
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -17,17 +25,18 @@ def called_sessions(text: str) -> set[str]:
     named: set[str] = set()
     for line in text.splitlines():
         if "./nox -s" in line:
-            options = line.partition("./nox -s")[2].partition(" -- ")[0]
-            named |= {word.partition("(")[0] for word in re.findall(r'[^\s"]+', options)}
+            words = re.findall(r'[^\s"]+', line.partition("./nox -s")[2])
+            sessions = itertools.takewhile(lambda word: word[0] not in "->", words)
+            named |= {word.partition("(")[0] for word in sessions}
         if match := re.search(r"^\s+session: \[(.*)\]", line):
             named |= set(match[1].split(", "))
-        named |= set(re.findall(r'\.name == "(\w+)"', line))
     return {name for name in named if not name.startswith("$")}
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_workflow_calls_sessions_of_the_noxfile(workflow: Path) -> None:
-    sessions = {found["function"] for found in SESSION.finditer((ROOT / "noxfile.py").read_text())}
+    functions = {found["function"] for found in SESSION.finditer((ROOT / "noxfile.py").read_text())}
+    sessions = functions | {tests.name for tests in LONG_TESTS}
 
     assert called_sessions(workflow.read_text()) <= sessions
 
@@ -38,3 +47,15 @@ def test_sessions_are_found_in_every_workflow() -> None:
     assert {"lint", "tests", "changes", "integration"} <= found["ci"]
     assert {"compat", "build", "older_siblings", "releases_on_a_clone"} <= found["weekly"]
     assert found["release"] == {"build"}
+
+
+def test_weekly_workflow_lists_every_release_and_every_package() -> None:
+    text = (ROOT / ".github" / "workflows" / "weekly.yml").read_text()
+    (options,) = re.findall(r"\./nox (.*--list --json) >", text)
+
+    command = [sys.executable, "-m", "nox", *options.split()]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+
+    sessions = {each["session"] for each in json.loads(listed.stdout)}
+    wanted = {f"compat({release.name})" for release in releases()}
+    assert sessions == wanted | {f"build({package.name})" for package in packages(ROOT)}

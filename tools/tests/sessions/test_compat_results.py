@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.compat_results import CompatResult, keep_result, read_result
+from sessions.testing.compat_results import CompatResult, keep_result, read_result
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import sys
 # In a process of its own: it cannot be undone for this one's later children.
 PROGRAM = """
 import subprocess
-from sessions.timer_slack import let_sleeps_end_late
+from sessions.testing.timer_slack import let_sleeps_end_late
 let_sleeps_end_late()
 print(subprocess.run(["cat", "/proc/self/timerslack_ns"], capture_output=True, text=True).stdout)
 """

@@ -1,18 +1,16 @@
-"""Rewrite the host arguments of attention inside captured graphs, without a host synchronisation.
+"""Update the host arguments of attention inside captured graphs, without a host synchronisation.
 
-A `Recorder` records attention launches while a graph is captured, an `UpdatePlan` says which step
-parameters reach which launch, and an `UpdateLane` replays and updates, step by step. Kinds of
-attention with options, and what a kind of your own needs, are in `attn_update.kinds`.
+A `Recorder` records attention launches while a graph is captured, an `UpdatePlan` maps step
+parameters to launches, and an `UpdateLane` replays and updates, step by step. `attn_update.kinds`
+has kinds of attention with options, and the protocols for a kind of your own.
 """
 
 from attn_update.__about__ import __version__
 from attn_update.errors import (
     ArgumentError,
     AttnUpdateError,
-    CaptureError,
     DeadTensorError,
     LaneError,
-    NativeUnavailableError,
     PlanError,
     RecordingError,
     StepParameterError,
@@ -35,13 +33,11 @@ __all__ = [
     "ArgumentError",
     "AttnUpdateError",
     "AutomaticRecording",
-    "CaptureError",
     "CapturedLaunch",
     "DeadTensorError",
     "DispatchedGraph",
     "LaneError",
     "Lengths",
-    "NativeUnavailableError",
     "ParameterGroup",
     "PlanError",
     "Recorder",

@@ -1,7 +1,7 @@
 """Errors of attn_update.
 
-Each is also a built-in error, so that a caller who knows nothing of this package can still sort
-them. All but `CaptureError` and `UpdateError` are raised before anything is launched.
+Each also derives from a built-in error, so you can handle them without importing this package. All
+except `CaptureError` and `UpdateError` are raised before anything is launched.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class AttnUpdateError(Exception):
-    """Any error of this package."""
+    """Base of all errors of this package."""
 
 
 class UnknownNameError(AttnUpdateError, LookupError):
-    """A name stands for nothing: of an operator, of a kind, or a graph key, perhaps released."""
+    """An operator, kind or graph key is unknown; a graph key may have been released."""
 
 
 class ArgumentError(AttnUpdateError, ValueError):
-    """An attention operator got an unknown argument, one too few, or too small a workspace."""
+    """An attention operator got an unknown argument, lacks one, or has too small a workspace."""
 
 
 class RecordingError(AttnUpdateError, RuntimeError):
@@ -44,11 +44,11 @@ class CaptureError(AttnUpdateError, RuntimeError):
 
 
 class PlanError(AttnUpdateError, ValueError):
-    """The declared parameter groups or the expected layers do not fit the records."""
+    """The declared parameter groups or the expected layers do not match the records."""
 
 
 class StepParameterError(AttnUpdateError, ValueError):
-    """The step parameters do not fit the plan: group, name, count, length, order or range."""
+    """The step parameters do not match the plan: group, name, count, length, order or range."""
 
 
 class DeadTensorError(AttnUpdateError, RuntimeError):
@@ -56,14 +56,14 @@ class DeadTensorError(AttnUpdateError, RuntimeError):
 
 
 class LaneError(AttnUpdateError, RuntimeError):
-    """An update lane was used where it cannot work: closed, nested, or on its own stream."""
+    """An update lane was used incorrectly: closed, nested, or on its own stream."""
 
 
 class UpdateError(AttnUpdateError, RuntimeError):
-    """An update failed half-way. The captured graph was released and later steps work.
+    """An update failed half-way. The captured graph was released; later steps work.
 
-    The replay of this step ran, for the failed layer and those after it with the arguments of an
-    earlier step: its results must be thrown away.
+    The replay of this step ran with the arguments of an earlier step for the failed layer and those
+    after it, so discard its results.
 
     Attributes:
         layer_name: The layer whose update failed.
@@ -81,11 +81,11 @@ class NativeUnavailableError(AttnUpdateError, RuntimeError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a clause that helps to find a mistyped name.
+    """Return a hint for a mistyped name.
 
     Args:
-        name: The name that is not known.
-        known: All names that are.
+        name: The unknown name.
+        known: All known names.
 
     Returns:
         Text such as ``did you mean 'a' or 'b'?``, or the list of all known names.

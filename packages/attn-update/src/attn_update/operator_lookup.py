@@ -1,6 +1,6 @@
-"""Find operators by name at the moment of use.
+"""Finds operators by name when they are used.
 
-`npu::` operators exist only once torch_npu is imported, which this package never does.
+`npu::` operators exist only after torch_npu is imported, which this package never does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def find_operator(name: str) -> OpOverload:
         name: ``namespace::operator`` for the default overload, or ``namespace::operator.overload``.
 
     Raises:
-        UnknownNameError: No such operator is registered, mostly because the library that
+        UnknownNameError: No such operator is registered, usually because the library that
             registers it is not imported.
     """
     qualified, _, overload = name.partition(".")
@@ -43,15 +43,15 @@ def find_operator(name: str) -> OpOverload:
 def check_argument_names(
     name: str, arguments: Mapping[str, object], *, managed: frozenset[str] = frozenset()
 ) -> None:
-    """Refuse arguments that an operator does not take.
+    """Reject arguments that an operator does not have.
 
     Args:
-        name: Of the operator, as `find_operator` takes it.
-        arguments: By name.
-        managed: Arguments that the recorder gives, and the caller must not.
+        name: Name of the operator, as for `find_operator`.
+        arguments: Arguments by name.
+        managed: Arguments that the recorder passes, and the caller must not.
 
     Raises:
-        ArgumentError: An unknown or a managed argument.
+        ArgumentError: An argument is unknown or managed.
     """
     known = {argument.name for argument in schema_of(find_operator(name)).arguments}
     for argument in sorted(arguments.keys() & managed):

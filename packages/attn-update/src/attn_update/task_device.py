@@ -1,11 +1,11 @@
-"""The device seam: what this package needs of a device, and what it uses where a device has it.
+"""The device interface: what this package requires of a device, and optional features.
 
-All are Protocols. The objects of `torch.npu` fit `Stream`, `Event` and `ExternalEvent` as they are;
-`npu_graph_runtime`'s devices fit `TaskDevice`. This package imports neither.
+All are protocols. The objects of `torch.npu` implement `Stream`, `Event` and `ExternalEvent` as
+they are; `npu_graph_runtime`'s devices implement `TaskDevice`. This package imports neither.
 
-`TaskDevice` is what every device has to offer. A device that further fits `AddressedDevice`,
-`DirectLaunchDevice` or `FusedUpdateDevice` is updated faster; nothing has to be said about it, the
-lane looks. One that a thread has to be bound to before it launches has a method `bind_thread` too.
+Every device must implement `TaskDevice`. If it also implements `AddressedDevice`,
+`DirectLaunchDevice` or `FusedUpdateDevice`, the lane detects this and updates are faster. If a
+thread must be bound to the device before it launches, the device has a method `bind_thread`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Stream(Protocol):
     """A queue of device work that runs in order."""
 
     def wait_event(self, event: Event, /) -> None:
-        """Let all later work of this stream wait for the event, on the device."""
+        """Make all later work of this stream wait for the event, on the device."""
 
     def wait_stream(self, stream: Stream, /) -> None:
-        """Let all later work of this stream wait for all work that `stream` has now."""
+        """Make all later work of this stream wait for the present work of `stream`."""
 
     def record_event(self, event: Event | None = None, /) -> Event:
-        """Record the event, or a new one, after all work that this stream has now."""
+        """Record the event, or a new one, after the present work of this stream."""
 
     def synchronize(self) -> None:
         """Block the host until the stream is empty."""
@@ -56,7 +56,7 @@ class Event(Protocol):
         """Record the event after all work of the stream (default: the current one)."""
 
     def wait(self, stream: Stream | None = None, /) -> None:
-        """Let all later work of the stream (default: the current one) wait for the event."""
+        """Make all later work of the stream (default: the current one) wait for the event."""
 
     def query(self) -> bool:
         """Return whether the recorded work is done."""
@@ -68,15 +68,15 @@ class Event(Protocol):
 class ExternalEvent(Protocol):
     """An event that a captured graph waits for and that is set from outside the graph.
 
-    A device word: `wait` blocks the stream until the word is one and leaves it zero, `record`
-    makes it one. One record serves one wait.
+    It is a device word: `wait` blocks the stream until the word is one and sets it to zero,
+    `record` sets it to one. One record serves one wait.
     """
 
     def wait(self, stream: Stream, /) -> None:
-        """Let all later work of the stream wait until the event is recorded."""
+        """Make all later work of the stream wait until the event is recorded."""
 
     def reset(self, stream: Stream, /) -> None:
-        """Unset the event, in the order of the stream, where `wait` does not do so itself."""
+        """Unset the event, in the order of the stream, if `wait` does not do so itself."""
 
     def record(self, stream: Stream, /) -> None:
         """Set the event after all work of the stream."""
@@ -86,7 +86,7 @@ class TaskDevice(Protocol):
     """The part of a device that records and updates captured launches."""
 
     def current_stream(self) -> Stream:
-        """Return the stream that operators are launched on by this thread."""
+        """Return the stream on which this thread launches operators."""
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; a lower number is a higher priority."""
@@ -107,10 +107,10 @@ class TaskDevice(Protocol):
         """End the task group and return its handle, which only this device understands."""
 
     def begin_task_update(self, stream: Stream, handle: object) -> None:
-        """Begin to rewrite a task group: launches on `stream` replace the captured arguments."""
+        """Begin to update a task group: launches on `stream` replace the captured arguments."""
 
     def end_task_update(self, stream: Stream) -> None:
-        """End the rewriting, which takes effect in the order of `stream`."""
+        """End the update, which takes effect in the order of `stream`."""
 
     def is_capturing(self) -> bool:
         """Return whether the current stream is being captured."""
@@ -121,11 +121,11 @@ class TaskDevice(Protocol):
 
 @runtime_checkable
 class AddressedDevice(Protocol):
-    """A device that tells the addresses of its calls and objects, so that updaters make the calls.
+    """A device that provides addresses of its functions and objects, for updaters to call.
 
-    What crosses this seam are addresses of public C functions of CANN and of the objects they take,
-    so neither side needs the headers or libraries of torch_npu. They are only right for a stream
-    that launches directly: past a launch queue they would overtake what stands in it.
+    These are addresses of public C functions of CANN and of the objects they accept, so neither
+    side needs the headers or libraries of torch_npu. Use them only for a stream that launches
+    directly: with a launch queue, they would overtake the queued work.
     """
 
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
@@ -135,11 +135,11 @@ class AddressedDevice(Protocol):
         """Return the addresses of the functions that update task groups and order streams.
 
         Returns:
-            From the names of C functions (acl/acl_rt.h of CANN 8) to addresses:
+            Maps names of C functions (acl/acl_rt.h of CANN 8) to addresses:
             ``aclmdlRICaptureTaskUpdateBegin``, ``aclmdlRICaptureTaskUpdateEnd``,
             ``aclrtCreateEventExWithFlag``, ``aclrtRecordEvent``, ``aclrtStreamWaitEvent`` and
-            ``aclrtDestroyEvent``; and ``aclrtValueWrite`` where external events are words of
-            memory, which are set by it, else they are events and are recorded. Empty if the
+            ``aclrtDestroyEvent``; and ``aclrtValueWrite`` if external events are words of
+            memory, which it sets; otherwise they are events and are recorded. Empty if the
             device's libraries lack one.
         """
 
@@ -147,20 +147,20 @@ class AddressedDevice(Protocol):
         """Return the addresses of functions of CANN's operator library, and one of torch_npu.
 
         Args:
-            names: Of C functions, such as ``aclnnFusedInferAttentionScoreV3`` or
+            names: Names of C functions, such as ``aclnnFusedInferAttentionScoreV3`` or
                 ``aclCreateIntArray``.
 
         Returns:
-            From names to addresses, of the very functions that torch_npu would call; those that
-            it would not find are left out. Further ``describe_tensor``, a C++ function of
-            ``const at::Tensor&`` that returns a new ``aclTensor`` of it. Empty where this device
-            is not known to run the operators by these kernels; they are then called by torch.
+            Maps names to addresses of the same functions that torch_npu would call, without those
+            that it would not find. Also ``describe_tensor``, a C++ function of ``const
+            at::Tensor&`` that returns a new ``aclTensor`` of it. Empty if this device is not known
+            to run the operators by these kernels; torch then calls them.
         """
 
     def stream_address(self, stream: Stream) -> int:
         """Return the address of a stream, valid as long as the stream.
 
-        What this thread queued before for the stream has been handed to the device by then, unless
+        Everything this thread queued before for the stream has then reached the device, unless
         the stream launches directly.
         """
 
@@ -181,21 +181,21 @@ def find_native_calls(device: TaskDevice) -> tuple[AddressedDevice, Mapping[str,
 
 @runtime_checkable
 class DirectLaunchDevice(Protocol):
-    """A device that has streams without a launch queue.
+    """A device with streams without a launch queue.
 
-    torch_npu hands launches to the device on a second thread (``TASK_QUEUE_ENABLE=1``, its
+    torch_npu passes launches to the device on a second thread (``TASK_QUEUE_ENABLE=1``, its
     default). Beginning and ending a task update must then wait for that thread to catch up, twice
-    for each layer, which costs more than the update; and a launch that the operator refuses fails
-    later, where nobody knows which layer it was for. A stream without the queue has neither
-    problem, but it must not wait for an event whose recording still stands in the queue: so the
-    queue is flushed once a step, as the replay would have to anyway.
+    per layer, which costs more than the update; and a launch that the operator rejects fails
+    later, when the layer is unknown. A stream without the queue has neither problem, but it must
+    not wait for an event whose recording is still in the queue. The queue is therefore flushed once
+    per step, which the replay would have to do anyway.
     """
 
     def create_direct_stream(self) -> Stream:
         """Return a stream whose launches reach the device before the call returns."""
 
     def flush_launches(self) -> None:
-        """Return when all that this thread queued has been handed to the device, not run by it."""
+        """Wait until everything this thread queued has been passed to the device, not run by it."""
 
 
 def find_direct_launch(device: TaskDevice) -> DirectLaunchDevice | None:
@@ -207,8 +207,8 @@ def find_direct_launch(device: TaskDevice) -> DirectLaunchDevice | None:
 class FusedUpdateDevice(Protocol):
     """A device that may begin, launch, end and record an update in one call.
 
-    torch_npu has such a call for some operators; it saves three passes through Python for each
-    layer. Only the device may name it, because it is private to torch_npu.
+    torch_npu has such a call for some operators; it saves three passes through Python per layer.
+    Only the device may use it, because it is private to torch_npu.
     """
 
     def fused_update(self, operator: str) -> Callable[..., object] | None:
@@ -232,10 +232,10 @@ def find_fused_update(device: TaskDevice, operator: str) -> Callable[..., object
 
 
 class ExpectedStep(Protocol):
-    """Tells of each thread which step it is about to replay.
+    """The step that each thread is about to replay.
 
     Attributes:
-        step: What a lane set; None where nothing is expected.
+        step: The step set by a lane; None if nothing is expected.
     """
 
     step: object
@@ -243,10 +243,11 @@ class ExpectedStep(Protocol):
 
 @runtime_checkable
 class GuardingDevice(Protocol):
-    """A device whose graphs ask before they are replayed.
+    """A device whose graphs call back before they are replayed.
 
-    With it a step whose replay is of another graph is refused before anything is launched,
-    whatever function replays; without it such a replay waits for ever for events that nobody sets.
+    A step whose replay belongs to another graph is then rejected before anything is launched,
+    whatever function replays it. Without this, such a replay waits forever for events that nobody
+    sets.
     """
 
     @property
@@ -254,26 +255,26 @@ class GuardingDevice(Protocol):
         """What the calling thread is about to replay."""
 
     def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
-        """Ask before each replay of the graph that this thread captures now.
+        """Call back before each replay of the graph that this thread is capturing.
 
         Args:
-            refusal: Returns why the replay is refused, or None; is given the ``step`` of
+            refusal: Returns why the replay is rejected, or None. Its argument is the ``step`` of
                 `expected_replay`. It does not keep the graph alive.
 
         Returns:
-            Whether there is such a graph; False where somebody else captures.
+            Whether there is such a graph; False if somebody else captures.
         """
 
 
 def find_guarding(device: TaskDevice) -> GuardingDevice | None:
-    """Return the device if its graphs ask before they are replayed, else None."""
+    """Return the device if its graphs call back before they are replayed, else None."""
     return device if isinstance(device, GuardingDevice) else None
 
 
 def find_thread_binding(device: TaskDevice) -> Callable[[], None] | None:
-    """Return the call that binds a thread to the device before it launches there, else None.
+    """Return the function that binds a thread to the device before it launches there, else None.
 
-    That is the method ``bind_thread`` of devices that are current for a thread and not for the
+    It is the method ``bind_thread`` of devices that are current per thread and not per
     process, such as `npu_graph_runtime.NpuDevice`.
     """
     found: Callable[[], None] | None = getattr(device, "bind_thread", None)

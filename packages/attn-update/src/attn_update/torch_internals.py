@@ -1,7 +1,7 @@
-"""The private names of torch that this package stands on; nothing else of it does.
+"""The private names of torch that this package uses; no other file uses any.
 
-Each has a line that says in which versions of torch it is, and why it is needed. What is private to
-torch_npu the device gives: see `attn_update.task_device`.
+Each function says in which versions of torch the name exists and why it is needed. The device
+provides what is private to torch_npu: see `attn_update.task_device`.
 """
 
 # ruff: noqa: SLF001 - this file is their place
@@ -41,12 +41,12 @@ __all__ = [
 
 
 def schema_of(operator: OpOverload) -> FunctionSchema:
-    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14, the only road to it."""
+    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14; there is no public API."""
     return operator._schema
 
 
 def kernel_keys_of(device_type: str) -> DispatchKeySet | None:
-    """Return the keys of the kernels of a kind of device, ``None`` where torch knows no such kind.
+    """Return the kernel dispatch keys of a device type, ``None`` if torch does not know it.
 
     Args:
         device_type: For instance ``npu``, which is ``PrivateUse1``.
@@ -56,8 +56,8 @@ def kernel_keys_of(device_type: str) -> DispatchKeySet | None:
 
 
 def implementation_address(tensor: torch.Tensor) -> int:
-    """Return the address of the C++ object of a tensor, which is valid as long as the tensor.
+    """Return the address of a tensor's C++ object, which is valid as long as the tensor.
 
-    `_cdata`, torch 2.10 to 2.14: what a C++ function that takes a tensor is given.
+    `_cdata`, torch 2.10 to 2.14: what a C++ function with a tensor parameter expects.
     """
     return tensor._cdata

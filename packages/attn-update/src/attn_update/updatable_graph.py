@@ -1,11 +1,11 @@
-"""Graphs that somebody else captured, with the records of their attention, on a lane.
+"""Replays and updates graphs that torch_npu or an engine captured.
 
 torch_npu records attention while it captures with ``torch.npu.graph(graph,
-auto_dispatch_capture=True)``, and ``NPUGraph.update(cpu_update_input=[...])`` rewrites it: without
-a check of names, in Python for each layer, and in an order that holds only while the host waits for
-each step. Engines keep such records themselves, as vLLM-Ascend does in its ``GraphParams``, and
-update by them in the same way. Here either become a plan, and the same input a step of an update
-lane.
+auto_dispatch_capture=True)``, and ``NPUGraph.update(cpu_update_input=[...])`` updates it: without
+checking names, in Python for each layer, and in an order that is only correct if the host waits in
+each step. Some engines keep such records themselves, as vLLM-Ascend does in its ``GraphParams``,
+and update in the same way. This module turns either into a plan, and the same input into a step of
+an update lane.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class DispatchedGraph(Protocol):
-    """A captured graph with updatable launches; `torch.npu.NPUGraph` fits.
+    """A captured graph with updatable launches; `torch.npu.NPUGraph` implements it.
 
-    Where torch_npu recorded them, it holds them in ``graph_dispatch_mode``.
+    If torch_npu recorded them, they are in ``graph_dispatch_mode``.
     """
 
     def replay(self) -> None:
@@ -48,13 +48,13 @@ class CapturedLaunch:
     """An attention launch that an engine captured in a task group of its own.
 
     Attributes:
-        layer_name: Names it, once for each graph.
-        operator: That was launched, and its overload: ``npu::npu_fused_infer_attention_score.out``.
-        handle: What ``torch.npu.graph_task_group_end`` returned.
-        event: The external event that the graph waits for, and leaves unset, before the launch.
-        arguments: All that the operator was launched with, by name, ``workspace`` and ``out`` too;
-            positional ones as well. Kept as they are: where the engine holds its tensors weakly,
-            so does the record.
+        layer_name: Name of the launch, unique for each graph.
+        operator: The operator with its overload: ``npu::npu_fused_infer_attention_score.out``.
+        handle: The result of ``torch.npu.graph_task_group_end``.
+        event: The external event that the graph waits for, and unsets, before the launch.
+        arguments: All arguments of the operator by name, including ``workspace``, ``out`` and
+            positional ones. References are kept as they are: if the engine refers weakly to its
+            tensors, so does the record.
         group: The parameter group: layers that share their step parameters.
     """
 
@@ -69,39 +69,38 @@ class CapturedLaunch:
 class UpdatableGraph:
     """A graph that torch_npu or an engine recorded, replayed and updated on a lane.
 
-    It replaces the pair ``graph.replay()`` and ``graph.update(cpu_update_input=...)``, in either
-    order and on whatever threads, by one call, `update`. Checked before anything is launched: the
-    number of inputs, the names in them, and all that `UpdatePlan.check` checks. An engine that
-    replays in another place than it updates gives `plan` to `UpdateLane.begin` instead.
+    One call of `update` replaces ``graph.replay()`` and ``graph.update(cpu_update_input=...)``, in
+    either order and on any threads. It checks the number of inputs, their names, and everything
+    that `UpdatePlan.check` checks before anything is launched. If your engine replays the graph
+    itself, pass `plan` to `UpdateLane.begin` instead.
 
-    The graphs of a target and a draft model, and of all their batch sizes, share one recorder and
-    one lane. Call `release` before the graph is destroyed or captured again. From now on nobody
-    else may update the graph, and no step of another may be under way.
+    The graphs of a target and a draft model, and of all their batch sizes, can share one recorder
+    and one lane. Call `release` before the graph is destroyed or captured again. From now on, do
+    not update the graph in any other way; no other update may be in progress.
 
-    torch_npu keeps no more than weak tensors, so a freed cache is not noticed here.
+    torch_npu keeps only weak tensors, so a freed cache is not noticed here.
 
     Args:
-        recorder: Takes the records under `key`; nothing else may be recorded under it.
+        recorder: Receives the records under `key`; nothing else may be recorded under it.
         key: The graph key.
         graph: Captured by ``torch.npu.graph(graph, auto_dispatch_capture=True)``, or in any way
-            where `launches` are given.
-        lane: Of the graph's device.
-        operators: From operators to kind names of the recorder's table.
+            if `launches` are given.
+        lane: Lane of the graph's device.
+        operators: Maps operators to kind names in the recorder's table.
         layer_name: Names a launch that torch_npu recorded, by its operator and its position.
-        launches: Those that an engine captured itself, in the order of capture; default: those that
-            torch_npu recorded in the graph.
+        launches: Launches that an engine captured itself, in the order of capture; by default those
+            that torch_npu recorded in the graph.
 
     Attributes:
-        plan: What a lane runs; another one once launches were given an input each.
+        plan: The plan for a lane; replaced once launches are given separate inputs.
 
     Raises:
-        RecordingError: There are no records, one is of an operator without a kind, was launched
-            with arguments that the operator has not, or without one that it needs, two have one
-            name, or the key is recorded already.
-        UnknownNameError: torch knows no operator that is named.
-        StepParameterError: The captured lengths break the rules of their kind.
-        ArgumentError: A launch was captured with a workspace, of the caller's, that does not
-            suffice for all lengths that a step may bring.
+        RecordingError: There are no records; a record has an operator without a kind, an unknown
+            argument, or lacks one; two have the same name; or the key is already recorded.
+        UnknownNameError: torch has no operator with a given name.
+        StepParameterError: The captured lengths violate the rules of their kind.
+        ArgumentError: A launch was captured with a workspace of the caller's that does not
+            suffice for all lengths of later steps.
     """
 
     def __init__(
@@ -143,31 +142,31 @@ class UpdatableGraph:
     def has_records(graph: object) -> bool:
         """Return whether torch_npu recorded attention in a graph.
 
-        One that was captured without ``auto_dispatch_capture=True``, or whose attention reads its
-        lengths on the device, has none: it is just replayed.
+        A graph that was captured without ``auto_dispatch_capture=True``, or whose attention reads
+        its lengths on the device, has no records; simply replay it.
 
         Args:
-            graph: Captured by torch_npu.
+            graph: A graph captured by torch_npu.
         """
         return bool(_find_records(graph))
 
     def release(self) -> None:
-        """Forget the records; call it when no replay is under way. Again is no error."""
+        """Release the records, while no replay is in progress; a second call does nothing."""
         if not self.plan.records.released:
             self._recorder.release(self.plan.key)
 
     def update(self, cpu_update_input: Sequence[Mapping[str, Lengths]]) -> None:
-        """Replay the graph with new lengths; returns as soon as all is queued.
+        """Replay the graph with new lengths; returns as soon as everything is queued.
 
         Args:
-            cpu_update_input: One mapping from argument names to lengths for all launches, or one
-                for each in the order of capture, as for the draft steps of a graph, or one for each
-                group of launches in the order of their first. A name that is left out keeps its
-                latest value.
+            cpu_update_input: Maps argument names to lengths. Pass one mapping for all launches, or
+                one for each in the order of capture (for draft steps in one graph), or one for each
+                group of launches in the order of their first. Names that are omitted keep their
+                latest values.
 
         Raises:
-            UnknownNameError: It was released.
-            StepParameterError: The number of inputs, a name or a value does not fit; nothing was
+            UnknownNameError: The records were released.
+            StepParameterError: The number of inputs, a name or a value is invalid; nothing was
                 launched, and nothing waits.
             UpdateError: See `UpdateLane.run`.
         """
@@ -205,7 +204,7 @@ class UpdatableGraph:
         return latest
 
     def _part(self) -> None:
-        """Give each launch a parameter group of its own: it was given an input of its own."""
+        """Put each launch into a parameter group of its own, because each was given an input."""
         records, latest = self.plan.records, {}
         self.plan.check_key(StepParameters(key=records.key))
         for name, record in records.records.items():

@@ -1,7 +1,7 @@
 """The layers of one model, recorded by an engine at capture and updated at every step.
 
-An engine gives each layer an object that says what a step has: its metadata. What reads step
-parameters from one is given at capture, one reader for each kind of attention.
+An engine passes each layer an object that describes a step: its metadata. At capture you pass a
+function that reads step parameters from it, one for each kind of attention.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
 
 
 class UpdatableLayers:
-    """Records the layers of one model by graph key, and brackets an engine's replays.
+    """Records the layers of one model by graph key, and updates them around an engine's replays.
 
-    Layers that are captured with one metadata object are a parameter group, named after the first
-    of them: their lengths are read once in a step. A graph has all layers or none; those of another
-    key may be of another kind.
+    Layers captured with the same metadata object form a parameter group, named after the first of
+    them:
+    their lengths are read once per step. Either all layers of a graph are recorded, or none; graphs
+    of different keys may use different kinds.
 
     Args:
-        lane: Of the device; a model and its draft share it.
-        layers: The names of all layers whose attention is recorded.
+        lane: Lane of the device; a model and its draft share it.
+        layers: Names of all layers whose attention is recorded.
 
     Attributes:
-        lane: Of the device.
+        lane: Lane of the device.
     """
 
     def __init__(self, lane: UpdateLane, layers: Iterable[str]) -> None:
@@ -52,13 +53,13 @@ class UpdatableLayers:
 
     @contextmanager
     def recording(self, key: Hashable) -> Iterator[None]:
-        """Record the attention that is captured inside; a former capture of the key is forgotten.
+        """Record the attention captured inside; an earlier capture of the key is dropped.
 
         Args:
-            key: Of the graph. Without attention inside, it is not recorded.
+            key: Key of the graph. Without attention inside, it is not recorded.
 
         Raises:
-            PlanError: Some layers were captured through here and others were not.
+            PlanError: Only some of the layers were captured through this object.
         """
         self._plans.pop(key, None)
         if key in self._recorder.keys:
@@ -91,15 +92,15 @@ class UpdatableLayers:
         """Capture the attention of a layer.
 
         Args:
-            layer_name: Of the layer.
-            kind: Of its attention, as for `Recorder.attention`.
-            metadata: What the engine gives the layer for this capture.
-            arguments: Of the operator, as for `Recorder.attention`.
-            read: Returns the step parameters that are in the metadata of a step; what the kind does
-                not take is left out.
+            layer_name: Name of the layer.
+            kind: Kind of its attention, as for `Recorder.attention`.
+            metadata: The engine's metadata of the layer for this capture.
+            arguments: Arguments of the operator, as for `Recorder.attention`.
+            read: Returns the step parameters in the metadata of a step; arguments that the kind
+                does not have are dropped.
             pad: Whether a step may have fewer sequences than were captured, as in
                 `ParameterGroup.pad`. If the kind keeps the captured block table, into which the
-                engine writes, the one that is read has to be it.
+                engine writes, `read` must return that table.
 
         Returns:
             The outputs of the operator.
@@ -122,11 +123,11 @@ class UpdatableLayers:
         *,
         pad: bool = False,
     ) -> Iterator[None]:
-        """Capture the attention of a layer, by the one call of its operator that is made inside.
+        """Capture the attention of a layer, through the single call of its operator made inside.
 
         Args:
             layer_name: As for `attention`.
-            kind: Of what is called.
+            kind: Kind of the called operator.
             metadata: As for `attention`.
             read: As for `attention`.
             pad: As for `attention`.
@@ -148,13 +149,13 @@ class UpdatableLayers:
         return key in self._plans
 
     def release_all(self) -> None:
-        """Forget all captures, whose graphs are gone, and free what is left of their pool."""
+        """Drop all captures, whose graphs are gone, and free the rest of their pool."""
         self._plans.clear()
         self._recorder.close()
 
     @contextmanager
     def step(self, key: Hashable, metadata: Mapping[str, Any] | None) -> Iterator[None]:
-        """Update the graph that is replayed inside; one whose replay fails is released.
+        """Update the graph that is replayed inside; if the replay fails, it is released.
 
         Args:
             key: As for `begin`.
@@ -171,15 +172,15 @@ class UpdatableLayers:
             self.abandon()
 
     def begin(self, key: Hashable, metadata: Mapping[str, Any] | None) -> None:
-        """Begin a step before the engine's replay; nothing is launched if it is refused.
+        """Begin a step before the engine's replay; if it is rejected, nothing is launched.
 
         Args:
-            key: Of the graph.
-            metadata: What the engine gives each layer in this step, by name.
+            key: Key of the graph.
+            metadata: The engine's metadata of each layer in this step, by name.
 
         Raises:
-            StepParameterError: A layer has no metadata, the layers share theirs otherwise than at
-                capture, or it is not what the reader takes.
+            StepParameterError: A layer has no metadata, the layers share theirs differently than at
+                capture, or the reader does not support it.
             AttnUpdateError: From `UpdateLane.begin`.
         """
         plan, groups = self._plans[key], {}
@@ -193,7 +194,7 @@ class UpdatableLayers:
         self._is_open = True
 
     def finish(self) -> bool:
-        """Issue the updates of the step that was begun; return whether there was one.
+        """Launch the updates of the step that was begun; return whether there was one.
 
         Raises:
             UpdateError: From `UpdateLane.finish`.
@@ -211,7 +212,7 @@ class UpdatableLayers:
 
 
 class _LayerRecording(AutomaticRecording):  # type: ignore[no-untyped-call]
-    """Gives what is called inside to the attention of one layer."""
+    """Passes a call made inside to the attention of one layer."""
 
     def __init__(
         self,
@@ -231,7 +232,7 @@ class _LayerRecording(AutomaticRecording):  # type: ignore[no-untyped-call]
 
 
 class _Group(NamedTuple):
-    """Layers captured with one metadata object, and what reads their step parameters from one."""
+    """Layers captured with one metadata object, and the function that reads their parameters."""
 
     layers: list[str]
     read: Callable[[Any], Mapping[str, Lengths]]
@@ -239,7 +240,7 @@ class _Group(NamedTuple):
 
 
 def _read_step(plan: UpdatePlan, name: str, given: Mapping[str, Lengths]) -> dict[str, Lengths]:
-    """Return the step parameters of a group, out of what was read from its metadata."""
+    """Return the step parameters of a group from its metadata."""
     what, group = f"reading the lengths of a step of {plan.key}", plan.groups[name]
     for argument in group.arguments:
         if given.get(argument) is None:
@@ -258,7 +259,7 @@ def _read_step(plan: UpdatePlan, name: str, given: Mapping[str, Lengths]) -> dic
 
 
 def _metadata_problem(layers: list[str], given: list[object]) -> str:
-    """Return why what the engine gives layers that shared their metadata does not serve."""
+    """Return why the metadata of layers that shared theirs cannot be used."""
     for layer, own in zip(layers, given, strict=True):
         if own is None:
             return (

@@ -18,7 +18,8 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.kinds import DeviceLengthAttention, default_kinds, needs_update
+from attn_update.kinds import DeviceLengthAttention, default_kinds
+from attn_update.kinds.kind import needs_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,15 +4,6 @@ from cann_sim.__about__ import __version__
 from cann_sim._required_python import REQUIRED_PYTHON as _REQUIRED_PYTHON  # noqa: F401 (first)
 from cann_sim.activation import activate, is_active, launch_environment
 from cann_sim.building.native_build import Build, build
-from cann_sim.errors import (
-    ActivationError,
-    CacheError,
-    CompilationError,
-    CompilerNotFoundError,
-    InactiveError,
-    InstallationError,
-    SettingError,
-)
 from cann_sim.inventory.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
 from cann_sim.simulated_device.clock import ClockConstant, clock_constants, virtual_time
 from cann_sim.simulated_device.counters import Counters, counters
@@ -21,19 +12,12 @@ from cann_sim.simulated_device.schedule import fuzzed_schedule, schedule, set_sc
 from cann_sim.simulated_device.stalls import Stall, read_stalls
 
 __all__ = [
-    "ActivationError",
     "Build",
-    "CacheError",
     "ClockConstant",
-    "CompilationError",
-    "CompilerNotFoundError",
     "Counters",
     "Coverage",
-    "InactiveError",
-    "InstallationError",
     "MissingOperator",
     "Refusal",
-    "SettingError",
     "Stall",
     "__version__",
     "activate",

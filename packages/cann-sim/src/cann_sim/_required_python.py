@@ -1,7 +1,7 @@
-"""The oldest Python; imported before what an older one cannot read, so that it says one clear line.
+"""Checks the Python version before importing modules that an older Python cannot parse.
 
-pip refuses an older Python by the package's metadata. Nothing does where the sources are put on the
-path.
+pip rejects an older Python through the package's metadata. Nothing does so if the sources are put
+on the path.
 """
 
 import sys

@@ -26,20 +26,20 @@ _TOOLKIT = Path(__file__).parent / "toolkit"
 def activate() -> None:
     """Load the simulated libraries, so that ``import torch_npu`` finds them.
 
-    Call it before torch is imported: ``import torch`` then loads torch_npu by itself. With
-    ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` it may also be called after ``import torch`` and before
-    ``import torch_npu``. Calling it again does nothing. Builds what a start needs where it is not
-    in the cache, and leaves a process behind that builds the operators. The libraries stay loaded
-    until the process ends. Sets ``ASCEND_HOME_PATH`` and ``ASCEND_OPP_PATH`` where the first is not
-    set, as CANN's set-up script does.
+    Call it before torch is imported, because ``import torch`` loads torch_npu automatically. With
+    ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` you can also call it between ``import torch`` and
+    ``import torch_npu``. A second call does nothing. Builds the runtime if it is not
+    in the cache, and starts a background process that builds the operators. The libraries stay
+    loaded until the process ends. Sets ``ASCEND_HOME_PATH`` and ``ASCEND_OPP_PATH`` if the first is
+    not set, as CANN's set-up script does.
 
     Raises:
-        ActivationError: torch_npu is already imported, over libraries that are not these, or a
-            library cannot be loaded.
+        ActivationError: torch_npu is already imported with other libraries, or a library cannot be
+            loaded.
         SettingError: An environment variable ``CANN_SIM_*`` is unknown or has a wrong value.
-        InstallationError: torch or torch_npu is missing or does not fit.
-        CompilerNotFoundError: The libraries have to be built and there is no C++ compiler that can.
-        CompilationError: A source was refused by the compiler.
+        InstallationError: torch or torch_npu is missing or is not supported.
+        CompilerNotFoundError: The libraries must be built and there is no suitable C++ compiler.
+        CompilationError: The compiler rejected a source.
         CacheError: The libraries cannot be written.
     """
     if is_active():
@@ -86,12 +86,12 @@ def launch_environment(
 
     Args:
         environment: The environment to start from.
-        built: The libraries; where it is None, what a start needs is built, and the operators
-            behind it.
+        built: The libraries. If None, the runtime is built if necessary, and the operators in the
+            background.
 
     Raises:
         SettingError: An environment variable ``CANN_SIM_*`` is unknown or has a wrong value.
-        InstallationError: As `activate`, where it has to build; and so the rest.
+        InstallationError: As for `activate`, if something must be built; so are the other errors.
     """
     check_settings(environment)
     built = built or build_for_start()
@@ -113,7 +113,7 @@ def _toolkit_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _log_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what makes torch_npu write the log lines that ``CANN_SIM_LOG`` shows."""
+    """Return variables that make torch_npu write the log lines that ``CANN_SIM_LOG`` shows."""
     level = {"missing": "2", "all": "0"}.get(environment.get("CANN_SIM_LOG", ""))
     name = "ASCEND_GLOBAL_LOG_LEVEL"
     return {} if level is None or name in environment else {name: level}

@@ -1,4 +1,4 @@
-"""Errors of the package: what was being done, what was expected and found, and the remedy."""
+"""Errors of the package; messages say what was done, expected and found, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CompilationError(RuntimeError):
 
 
 class CacheError(RuntimeError):
-    """What is built cannot be written: no permission, or no room."""
+    """Built files cannot be written: no permission, or no room."""
 
 
 class ActivationError(RuntimeError):
@@ -24,7 +24,7 @@ class ActivationError(RuntimeError):
 
 
 class InactiveError(RuntimeError):
-    """The simulator was asked for something in a process in which it is not loaded."""
+    """The simulator is not loaded in this process."""
 
 
 class SettingError(ValueError):

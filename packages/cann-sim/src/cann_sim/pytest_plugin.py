@@ -1,7 +1,7 @@
-"""A pytest plugin: no test hands a device on that has failed or waits for ever.
+"""A pytest plugin that keeps a failed or hung device from affecting later tests.
 
-``pytest_plugins = "cann_sim.pytest_plugin"`` in a conftest.py loads it. All tests of a process
-share one device: what one of them leaves behind would else be the failure of others.
+Load it by ``pytest_plugins = "cann_sim.pytest_plugin"`` in a conftest.py. All tests of a process
+share one device, so a failure left by one test would otherwise fail others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Synchronise the device behind each test and its fixtures.
+    """Synchronise the device after each test and its fixtures.
 
-    A failure that the test left behind (a kernel that failed after the last synchronisation) is its
-    own, as an error of its teardown, and so is a stream that waits for ever. A simulated device
-    that stopped or hangs is restarted. Where the device cannot be synchronised at all (an open
-    capture, a hang of hardware), or the thread of torch_npu's task queue has ended (a launch that
-    it was refused), the run ends and names the test: all later ones would fail, or wait for ever.
+    A failure that the test left (a kernel that failed after the last synchronisation), or a stream
+    that waits forever, is an error of the test's teardown. A simulated device that stopped or hangs
+    is restarted. If the device cannot be synchronised at all (an open capture, a hang of hardware),
+    or if the thread of torch_npu's task queue has ended (because a launch was rejected), the run
+    ends and names the test, because all later tests would fail or wait forever.
 
     Args:
         item: The test.

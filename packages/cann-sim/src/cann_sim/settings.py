@@ -1,7 +1,7 @@
-"""What the environment chooses for the simulator, read before anything is built or loaded.
+"""The simulator's environment variables, checked before anything is built or loaded.
 
-The native libraries read most of these variables themselves, each when it is first needed; a wrong
-value would end the process there. So all are looked at when the simulator starts.
+The native libraries read most of these variables themselves, when they first need them; a wrong
+value would end the process there. All are therefore checked when the simulator starts.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def check_settings(environment: Mapping[str, str]) -> None:
 
 
 def external_event_form(environment: Mapping[str, str]) -> str:
-    """Return what ``CANN_SIM_EXTERNAL_EVENTS`` chooses; values in memory where it is not set.
+    """Return the value of ``CANN_SIM_EXTERNAL_EVENTS``; by default values in memory.
 
     Args:
-        environment: Where to read it, after `check_settings`.
+        environment: The environment, after `check_settings`.
     """
     return environment.get("CANN_SIM_EXTERNAL_EVENTS") or EXTERNAL_EVENT_FORMS[0]
 

@@ -1,4 +1,4 @@
-"""What a start of the simulator would find, and what would keep it from starting."""
+"""Reports the state of an installation, and problems that would prevent a start."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StartReport:
-    """What is installed, built and chosen.
+    """Installed, built and selected components.
 
     Attributes:
-        lines: Names and values, in the order in which they are shown.
-        problems: What would keep the simulator from starting; empty where it would start.
+        lines: Names and values, in display order.
+        problems: Problems that would prevent a start; empty if there are none.
     """
 
     lines: Mapping[str, str]
@@ -85,7 +85,7 @@ def start_report() -> StartReport:
 
 
 def _compiler(problems: list[str], *, needed: bool) -> str:
-    """Return what is said of the compiler, and note what is wrong with it where it is needed."""
+    """Return the report on the compiler, and record its problems if it is needed."""
     try:
         compiler: Compiler = find_compiler()
         compiler.require(STANDARD)

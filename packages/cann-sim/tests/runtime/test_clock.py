@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cann_sim
+from cann_sim.errors import SettingError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -325,7 +326,7 @@ def test_trace_without_virtual_times_has_no_stalls(tmp_path: Path) -> None:
 
 
 def test_virtual_time_needs_a_clock() -> None:
-    with pytest.raises(cann_sim.SettingError, match="expected CANN_SIM_CLOCK to be set"):
+    with pytest.raises(SettingError, match="expected CANN_SIM_CLOCK to be set"):
         cann_sim.virtual_time()
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cann_sim
+from cann_sim.errors import SettingError
 
 OUT_OF_MEMORY = 207001
 NO_STREAM = 207008
@@ -215,7 +216,7 @@ def test_update_that_meets_another_number_of_kernels_is_refused(run_forked: Any)
 )
 def test_faults_of_another_form_are_refused(npu: Any, text: str, message: str) -> None:
     del npu
-    with pytest.raises(cann_sim.SettingError, match=message):
+    with pytest.raises(SettingError, match=message):
         cann_sim.set_faults(text)
 
 

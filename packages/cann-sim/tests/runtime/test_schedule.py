@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import cann_sim
+from cann_sim.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +128,7 @@ def test_schedule_lets_host_functions_wait_for_the_host(npu: Any, acl: Any) -> N
 @pytest.mark.parametrize("text", ["fuzz", "fuzz:", "fuzz:-1", "fuzz:1x", "slow"])
 def test_schedule_of_another_form_is_refused(npu: Any, text: str) -> None:
     del npu
-    with pytest.raises(cann_sim.SettingError, match=r"expected 'free' or 'fuzz:<seed>'.*found"):
+    with pytest.raises(SettingError, match=r"expected 'free' or 'fuzz:<seed>'.*found"):
         cann_sim.set_schedule(text)
 
 
@@ -138,7 +139,7 @@ def test_schedule_cannot_change_while_the_device_is_busy(npu: Any, acl: Any) -> 
     status = (ctypes.c_uint32 * 1)()
     while acl("aclrtStreamQuery", stream.npu_stream, status) or not status[0]:
         time.sleep(0.001)
-    with pytest.raises(cann_sim.SettingError, match="expected an idle device"):
+    with pytest.raises(SettingError, match="expected an idle device"):
         cann_sim.set_schedule("fuzz:1")
     event.record(npu.current_stream())
     npu.synchronize()

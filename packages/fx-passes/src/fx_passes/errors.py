@@ -38,4 +38,4 @@ class FingerprintError(FxPassesError, TypeError):
 
 
 class TraceError(FxPassesError, RuntimeError):
-    """A call cannot be a graph of operators; the message says what it did."""
+    """A call cannot be represented as a graph of operators; the message says why."""

@@ -1,4 +1,4 @@
-"""Hashes of functions that stay the same between processes and change with what they read."""
+"""Hashes of functions that are stable between processes and change with what they read."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _VERSIONED = frozenset({"fx_passes", "torch", "torch_npu"})
 def fingerprint_of_functions(functions: Iterable[object], *parts: object) -> str:
     """Return a stable hash of some functions and plain values.
 
-    A function counts with its source (its code object where there is none), its defaults, what it
-    closes over and what it reads from its module: constants with their values, functions and
-    classes of the same top-level package as functions and classes do. What belongs to this package,
-    to torch, to Python or to another top-level package counts with its name, and so does an object
-    of a module that has no stable content.
+    The hash of a function includes its source (or its code object), its defaults, its closure
+    variables and the module globals it reads: constants by value, and functions and
+    classes of the same top-level package in the same way as the function. Objects of this package,
+    torch, Python or another top-level package are included by name, and so are objects
+    of a module without stable content.
 
     Args:
         functions: Plain functions, methods, partials, or instances with a `fingerprint()`.
@@ -49,7 +49,7 @@ def fingerprint_of_functions(functions: Iterable[object], *parts: object) -> str
 
 
 def fingerprint_of_code(function: object) -> str:
-    """Return a stable hash of what a function says, whatever it reads and closes over."""
+    """Return a stable hash of a function's code, without what it reads and closes over."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
     return _code(code) if isinstance(code, CodeType) else type(function).__qualname__
 
@@ -113,7 +113,7 @@ class _Reader:
         )
 
     def _global(self, item: object, reader: FunctionType) -> str:
-        """Return the content of what a function reads from its module."""
+        """Return the content of a module global that a function reads."""
         if isinstance(item, (FunctionType, type)):
             name = f"{item.__module__}.{item.__qualname__}"
             package = _package(item.__module__)
@@ -146,7 +146,7 @@ def _cells(function: FunctionType) -> list[object]:
 
 
 def _globals(function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Yield what a function reads from its module, and through it from modules that it imports."""
+    """Yield the module globals that a function reads, also through modules that it imports."""
     if _package(function.__module__) in _VERSIONED:
         return
     names = dict.fromkeys(_names(function.__code__))

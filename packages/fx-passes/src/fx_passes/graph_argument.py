@@ -1,4 +1,4 @@
-"""Values as they stand in the arguments of an FX node: nodes, literals, and nests of both."""
+"""Values in the arguments of an FX node: nodes, literals, and nests of both."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def nodes_in(argument: object) -> Iterator[Node]:
 
 
 def value_of(argument: object) -> object:
-    """Return what an argument stands for.
+    """Return the value of an argument.
 
     Args:
         argument: A node, a literal, or a nest of both.
 
     Returns:
         For a node its fake value (`meta["val"]`, else Dynamo's `meta["example_value"]`), or None
-        when it has neither; for a list or tuple the same of its elements; for anything else the
+        if it has neither; for a list or tuple the values of its elements; for anything else the
         argument itself. Fake values belong to the graph and must not be changed.
     """
     if isinstance(argument, Node):

@@ -48,7 +48,7 @@ class GraphPass(ABC):
 
     @abstractmethod
     def run(self, graph_module: GraphModule) -> PassReport:
-        """Change the graph in place, without recompiling the module, and report what was done."""
+        """Change the graph in place, without recompiling the module, and return a report."""
 
     def fingerprint(self) -> str:
         """Return a hash of the class and its fields, the same in every process.
@@ -56,7 +56,7 @@ class GraphPass(ABC):
         Covers the methods of the class and what they read, see `fingerprint_of_functions`.
 
         Raises:
-            FingerprintError: A field has content that no stable hash can be made of.
+            FingerprintError: A field has content that cannot be hashed in a stable way.
         """
         kind = type(self)
         own = [
@@ -132,7 +132,7 @@ class FunctionPass(GraphPass):
 
 
 def pass_problem(item: object) -> str | None:
-    """Return why something is no pass, with what to write instead, or None."""
+    """Return why an object is not a pass, with what to write instead, or None."""
     if isinstance(item, Rule):
         return (
             f"the rule {item.name!r} is no pass; write `RulePass(name=..., rules=(rule,))` with "
@@ -153,7 +153,7 @@ def pass_problem(item: object) -> str | None:
 
 
 def passes_problem(passes: object) -> str | None:
-    """Return why something is no tuple of passes, with what to write instead, or None."""
+    """Return why an object is not a tuple of passes, with what to write instead, or None."""
     if isinstance(passes, (Rule, GraphPass)):
         return "`passes` is one pass or rule, expected a tuple; write `passes=(NormalizePass(), x)`"
     if not isinstance(passes, (tuple, list)):
@@ -162,7 +162,7 @@ def passes_problem(passes: object) -> str | None:
 
 
 def rules_problem(rules: object) -> str | None:
-    """Return why something is no tuple of rules, with what to write instead, or None."""
+    """Return why an object is not a tuple of rules, with what to write instead, or None."""
     if isinstance(rules, Rule):
         return "`rules` is one rule, expected a tuple of them; write `rules=(rule,)`"
     if not isinstance(rules, (tuple, list)):
@@ -179,7 +179,7 @@ def rules_problem(rules: object) -> str | None:
 
 
 def _spelling_hint(graph_module: GraphModule) -> str:
-    """Say where the normal form of a graph, in which rules are written, is missing."""
+    """Return a hint if a graph is not normalised, as rules require."""
     others = spelled_otherwise(graph_module.graph)
     if not others:
         return ""

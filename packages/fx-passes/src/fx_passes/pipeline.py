@@ -37,11 +37,11 @@ class PassObserver(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineResult:
-    """What a run gave.
+    """The result of a run.
 
     Attributes:
         modified: Whether the graph changed.
-        report: What each pass did.
+        report: The report of each pass.
     """
 
     modified: bool
@@ -124,16 +124,16 @@ class Pipeline:
         return PipelineResult(modified=modified, report=report)
 
     def hash(self) -> str:
-        """Return a hash of what the pipeline does, for the key of a compile cache.
+        """Return a hash of the pipeline, for the key of a compile cache.
 
         Covers the passes in order, the source of their rules with the constants and functions that
         these read (see `fingerprint_of_functions`), which operators and vendor kernels the process
-        has, and the versions of this package, of torch, and of torch_npu where that is installed.
-        The same in every process that has the same. A key should also hold the versions of other
-        libraries that bring operators.
+        has, and the versions of this package, of torch, and of torch_npu if installed.
+        Equal in every process with the same content. Add the versions of other
+        libraries that provide operators to your key.
 
         Raises:
-            FingerprintError: A pass has content that no stable hash can be made of.
+            FingerprintError: A pass has content that cannot be hashed in a stable way.
         """
         parts = tuple(each.fingerprint() for each in self.passes)
         versions = (__version__, torch.__version__, _version_of("torch_npu"))

@@ -10,7 +10,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
 import fx_passes
-from fx_passes.functional import ReinplacePass, reinplace_graph
+from fx_passes.functional import ReinplacePass
+from fx_passes.functional.reinplace import reinplace_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import fx_passes
 from fusions.attention_heads import AttentionHeads, qkv_function, qkv_inputs
 from fusions.cases.rotary import ROTARY_CASES
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
-from fx_passes.operators import KNOWN_KERNELS
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS
 from fx_passes.testing import (
     GraphLevel,
     assert_left_alone,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.errors import PatternError
 from fx_passes.inductor import PostGradPasses, Replacements
 from fx_passes.testing import random_tensors
 
@@ -91,5 +92,5 @@ def test_names_of_rules_are_their_own() -> None:
 
 
 def test_a_compiled_pattern_is_refused() -> None:
-    with pytest.raises(fx_passes.PatternError, match="search_fn_pattern"):
+    with pytest.raises(PatternError, match="search_fn_pattern"):
         Replacements().register_replacement(layer, layer, [], search_fn_pattern=object())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
-from fx_passes import PatternError
+from fx_passes.errors import PatternError
 from fx_passes.inductor import MatchForExtraCheck, rule_from_replacement
 from fx_passes.testing import (
     GraphLevel,

@@ -1,7 +1,7 @@
 """The pass manager, called step by step as vLLM 0.23 and vllm-ascend 0.23.0 call theirs.
 
 The engine itself is not installed here: what stands for it are the few lines of it that touch a
-pass manager. `engines/vllm_fusions.py` runs the manager in the engine.
+pass manager. `engines/vllm/fusions.py` runs the manager in the engine.
 """
 
 from __future__ import annotations

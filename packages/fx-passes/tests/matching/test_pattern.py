@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fx_passes import PatternError, label
+from fx_passes import label
+from fx_passes.errors import PatternError
 from fx_passes.matching.pattern import (
     PatternCall,
     PatternElement,

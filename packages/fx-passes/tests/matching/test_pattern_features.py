@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.errors import PatternError
 from fx_passes.matching.pattern import compile_pattern
 from fx_passes.testing import (
     assert_rewritten,
@@ -159,5 +160,5 @@ def test_pattern_of_two_parts_that_share_nothing_is_refused() -> None:
     def pattern(x: Tensor, y: Tensor) -> dict[str, Tensor]:
         return {"a": x.neg(), "b": y.abs().sin()}
 
-    with pytest.raises(fx_passes.PatternError, match="share no value with the rest"):
+    with pytest.raises(PatternError, match="share no value with the rest"):
         compile_pattern(pattern)

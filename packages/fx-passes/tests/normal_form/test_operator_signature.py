@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fx_passes import PatternError
+from fx_passes.errors import PatternError
 from fx_passes.normal_form.operator_signature import (
     MISSING,
     OperatorSignature,

@@ -11,7 +11,7 @@ import torch
 from fusions.attention_heads import AttentionHeads, qkv_inputs
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fx_passes.operators import define_operators
+from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
 
 
 def run(heads: AttentionHeads, tokens: int, device: str, dtype: torch.dtype = torch.bfloat16):  # type: ignore[no-untyped-def]  # noqa: ANN201

@@ -1,14 +1,12 @@
-"""Compile a model for NPU graph execution.
+"""Compile a model for graph execution on NPUs.
 
-Fusion, splitting, capture, replay and attention update, composed from four packages that know
-nothing of each other.
+Combines fusion, splitting, capture, replay and attention update from four independent packages.
 """
 
 from npu_compile.__about__ import __version__
 from npu_compile.compilation.backend import Backend
 from npu_compile.compilation.compilation_report import CompilationReport
 from npu_compile.compilation.compiled_model import CompiledModel
-from npu_compile.compilation.dynamo_backend import compile_graph
 from npu_compile.compilation.model_compilation import compile_model
 from npu_compile.configuration.config import (
     CaptureFailure,
@@ -17,15 +15,7 @@ from npu_compile.configuration.config import (
     Fusions,
     InnerCompiler,
 )
-from npu_compile.errors import (
-    CompileCacheWarning,
-    ConfigError,
-    InputError,
-    NpuCompileError,
-    OutputError,
-    RunnerStateError,
-    SiblingVersionError,
-)
+from npu_compile.errors import CompileCacheWarning, ConfigError, InputError, NpuCompileError
 from npu_compile.explaining.explanation import Explanation, explain
 from npu_compile.inputs.input_place import InputPlace
 from npu_compile.inputs.input_spec import InputSpec
@@ -62,17 +52,13 @@ __all__ = [
     "InputPlace",
     "InputSpec",
     "NpuCompileError",
-    "OutputError",
     "PrefillRunner",
-    "RunnerStateError",
     "RunnerStatistics",
-    "SiblingVersionError",
     "SizeUse",
     "StaticInputs",
     "StepSize",
     "TokenSampler",
     "__version__",
-    "compile_graph",
     "compile_model",
     "draft_lengths",
     "explain",

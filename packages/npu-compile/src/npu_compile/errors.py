@@ -1,4 +1,4 @@
-"""Errors of npu_compile; each is also the built-in error that its kind suggests."""
+"""Errors of npu_compile. Each also derives from the built-in error that matches its kind."""
 
 
 class NpuCompileError(Exception):
@@ -6,11 +6,11 @@ class NpuCompileError(Exception):
 
 
 class ConfigError(NpuCompileError, ValueError):
-    """A configuration, or a call that contradicts it, cannot be used; the message names the key."""
+    """A configuration is invalid, or a call contradicts it; the message names the key."""
 
 
 class InputError(NpuCompileError, ValueError):
-    """An input of a step does not have the name, shape or dtype that was declared for it."""
+    """An input of a step does not have its declared name, shape or dtype."""
 
 
 class OutputError(NpuCompileError, ValueError):
@@ -18,12 +18,12 @@ class OutputError(NpuCompileError, ValueError):
 
 
 class RunnerStateError(NpuCompileError, RuntimeError):
-    """A runner was asked for something that its present state does not allow."""
+    """The operation is not allowed in the present state of the runner."""
 
 
 class SiblingVersionError(NpuCompileError, RuntimeError):
-    """A package that npu-compile joins was imported in a version outside of the stated range."""
+    """The installed version of a package that npu-compile uses is outside the declared range."""
 
 
 class CompileCacheWarning(UserWarning):
-    """A file of the compile cache, or all of the folder, is left aside; the message says why."""
+    """A file of the compile cache, or the whole folder, is ignored; the message says why."""

@@ -1,4 +1,4 @@
-"""A function of the user's that a configuration or a command names as ``module:function``."""
+"""Imports a function of the user's, named as ``module:function`` in a configuration or command."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def named_function(name: str, *, doing: str) -> Callable[[], object]:
 
     Args:
         name: ``module:function``.
-        doing: What the function is needed for, for the message.
+        doing: The operation that needs the function, for the error message.
 
     Raises:
-        ConfigError: There is no such module or function.
+        ConfigError: The module or function does not exist.
     """
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:

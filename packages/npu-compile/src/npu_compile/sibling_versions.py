@@ -1,7 +1,7 @@
-"""The versions of the four packages that this one joins, against the ranges it was released with.
+"""Checks the versions of the four packages that npu-compile uses.
 
-An installer keeps to the ranges, unless it was told not to (``--no-deps``) or a package was laid in
-by hand.
+An installer ensures these versions, except with ``--no-deps`` or if a package was copied in by
+hand.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from npu_compile.errors import SiblingVersionError
 
 
 def check_sibling_versions() -> None:
-    """Raise if a package that was imported is outside of the range that npu-compile states.
+    """Raise an error if an imported package is outside the version range that npu-compile declares.
 
-    The ranges are read from npu-compile's installed metadata. Where it is imported without being
-    installed, nothing states a range and nothing is checked.
+    The ranges are read from npu-compile's installed metadata. If npu-compile is imported without
+    being installed, nothing is checked.
 
     Raises:
-        SiblingVersionError: one is outside; the message names it, its file and the range.
+        SiblingVersionError: A version is outside its range. The message names the package, its file
+            and the range.
     """
     try:
         requirements = [Requirement(text) for text in requires("npu-compile") or ()]

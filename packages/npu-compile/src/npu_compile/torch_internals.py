@@ -1,6 +1,6 @@
-"""The private names of torch that this package stands on; nothing else of it does.
+"""The private names of torch that this package uses; no other file uses any.
 
-Each has a line that says in which versions of torch it is, and why it is needed.
+Each function says in which versions of torch the name exists and why it is needed.
 """
 
 # ruff: noqa: SLF001 - this file is their place
@@ -58,12 +58,12 @@ _NUM_THREADS: Final = re.compile(r'"num_threads":\d+,?')
 
 
 class GuardOfDynamo(NamedTuple):
-    """One thing that a compiled graph depends on.
+    """A condition that a compiled graph depends on.
 
     Attributes:
         kind: the check, for instance ``CONSTANT_MATCH``.
-        name: a Python expression over ``L`` and ``G``, the locals and globals of what was compiled;
-            empty where the check is not of one value.
+        name: a Python expression over ``L`` and ``G``, the locals and globals of the compiled
+            function; empty if the check is not about a single value.
         conditions: Python expressions that were true.
     """
 
@@ -73,17 +73,17 @@ class GuardOfDynamo(NamedTuple):
 
 
 def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
-    """Let the size of a dimension be a symbol in graphs of Dynamo.
+    """Make the size of a dimension symbolic in Dynamo's graphs.
 
-    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
+    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, but has no other public name.
     """
     torch._dynamo.mark_dynamic(tensor, dimension)
 
 
 def schema_of(target: object) -> torch.FunctionSchema | None:
-    """Return the schema of an operator, ``None`` of anything else: `_schema`, torch 2.10 to 2.14.
+    """Return the schema of an operator, or ``None`` for anything else.
 
-    There is no public road to it.
+    `_schema`, torch 2.10 to 2.14: there is no public API for it.
     """
     return target._schema if isinstance(target, torch._ops.OpOverload) else None
 
@@ -93,11 +93,11 @@ def compile_telling_guards(
     backend: Callable[..., Any],
     on_guards: Callable[[list[GuardOfDynamo]], None],
 ) -> Callable[..., Any]:
-    """Put a function behind Dynamo as one graph of static sizes, and be told what it depends on.
+    """Compile a function with Dynamo as one graph of static sizes, and report its guards.
 
-    `torch._dynamo.optimize` is what `torch.compile` calls; its `guard_export_fn`, torch 2.10 to
-    2.14, is called after each compilation with all its guards and before the first run, and
-    `torch.compile` does not pass it on.
+    `torch._dynamo.optimize` is what `torch.compile` calls. Its `guard_export_fn`, torch 2.10 to
+    2.14, is called after each compilation with all guards, before the first run. `torch.compile`
+    does not expose it.
     """
 
     def told(guards: Iterable[Any]) -> None:
@@ -120,27 +120,27 @@ def compile_telling_guards(
 
 
 def codes_compiled_from(function: FunctionType) -> list[CodeType]:
-    """Return the code that Dynamo runs in the place of a function, one for each compilation.
+    """Return the code objects that Dynamo runs in place of a function, one per compilation.
 
-    `_debug_get_cache_entry_list`, torch 2.10 to 2.14: nothing public hands it out.
+    `_debug_get_cache_entry_list`, torch 2.10 to 2.14: there is no public API for it.
     """
     entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(function.__code__)
     return [entry.code for entry in entries]
 
 
 def traced_code() -> list[CodeType]:
-    """Return what Dynamo has looked into for the graph that it compiles now; for a backend.
+    """Return the code objects that Dynamo traced for the current graph; call it from a backend.
 
-    `TracingContext.traced_code`, torch 2.10 to 2.14: the list of its code cache and of vLLM's.
+    `TracingContext.traced_code`, torch 2.10 to 2.14: vLLM's cache also uses this list.
     """
     context = torch._guards.TracingContext.try_get()
     return [] if context is None else list(context.traced_code)
 
 
 def settings_of_dynamo() -> dict[str, object]:
-    """Return the settings that change what Dynamo traces.
+    """Return the settings that influence Dynamo's tracing.
 
-    `save_config_portable`, `_compile_ignored_keys`, torch 2.10 to 2.14: what its own caches take.
+    `save_config_portable`, `_compile_ignored_keys`, torch 2.10 to 2.14: used by torch's own caches.
     """
     config: Any = torch._dynamo.config
     values: dict[str, object] = config.save_config_portable()
@@ -148,34 +148,35 @@ def settings_of_dynamo() -> dict[str, object]:
 
 
 def version_of_settings() -> bytes:
-    """Return what changes with the settings of Dynamo, in this process only: sets are in no order.
+    """Return a value that changes with Dynamo's settings; only comparable within this process.
 
-    `torch._dynamo.config.get_hash`, torch 2.10 to 2.14; made once for each change.
+    `torch._dynamo.config.get_hash`, torch 2.10 to 2.14; recomputed after each change. The order of
+    sets differs between processes.
     """
     return torch._dynamo.config.get_hash()
 
 
 def global_state() -> str:
-    """Return the state of torch that every compilation of Dynamo depends on, as JSON.
+    """Return the global state of torch that every Dynamo compilation depends on, as JSON.
 
-    Gradients, autocast, default dtype, determinism, precision of products, and torch functions. The
-    number of threads is left out: it differs between machines, and no graph reads it.
-    `GlobalStateGuard`, torch 2.10 to 2.14, is what Dynamo compares before each call.
+    It covers gradients, autocast, default dtype, determinism, precision of matrix products, and
+    torch functions. The number of threads is omitted: it differs between machines, and no graph
+    depends on it. `GlobalStateGuard`, torch 2.10 to 2.14, is what Dynamo compares before each call.
     """
     state: str = torch._C._dynamo.guards.GlobalStateGuard().__getstate__()  # type: ignore[attr-defined]
     return _NUM_THREADS.sub("", state)
 
 
 def num_torch_function_modes() -> int:
-    """Return how many modes look at calls of torch; a default device is such a mode.
+    """Return the number of active torch function modes; a default device is such a mode.
 
-    `torch._C._len_torch_function_stack`, torch 2.10 to 2.14: nothing public tells.
+    `torch._C._len_torch_function_stack`, torch 2.10 to 2.14: there is no public API for it.
     """
     return torch._C._len_torch_function_stack()
 
 
 def name_of_operator(operator: OpOverload) -> str:
-    """Return the name of an operator, its overload behind a dot. `name`, torch 2.10 to 2.14."""
+    """Return the name of an operator, with its overload after a dot. `name`, torch 2.10 to 2.14."""
     return str(operator.name())  # type: ignore[no-untyped-call]
 
 
@@ -197,7 +198,7 @@ def fake_function_of(operator: OpOverload) -> Callable[..., Any] | None:
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what was registered, out of the wrappers that torch.library lays around it."""
+    """Return the registered function without the wrappers that torch.library adds."""
     if not function.__module__.startswith("torch."):
         return function
     for cell in getattr(function, "__closure__", None) or ():
@@ -211,17 +212,18 @@ def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_baked_in(function: object) -> bool:
-    """Whether Dynamo calls a function while it traces and takes its result for a constant.
+    """Return whether Dynamo calls a function while tracing and treats its result as a constant.
 
-    The mark of `torch.compiler.assume_constant_result`, torch 2.10 to 2.14.
+    Reads the mark set by `torch.compiler.assume_constant_result`, torch 2.10 to 2.14.
     """
     return bool(getattr(function, "_dynamo_marked_constant", False))
 
 
 def registered_with(kind: type) -> list[type]:
-    """Return the classes that were declared subclasses of an abstract class, none of any other.
+    """Return the classes registered as virtual subclasses of an abstract class.
 
-    Python's `_abc._get_dump`, 3.10 to 3.14: nothing public lists what `ABCMeta.register` was given.
+    Empty for other classes. Python's `_abc._get_dump`, 3.10 to 3.14: no public API lists what
+    `ABCMeta.register` was called with.
     """
     if not isinstance(kind, ABCMeta):
         return []

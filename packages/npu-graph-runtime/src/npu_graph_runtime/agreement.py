@@ -1,8 +1,8 @@
-"""How ranks agree on the run mode and the bucket of a step, by a collective that the caller gives.
+"""Lets ranks agree on the run mode and bucket of a step, through the caller's collective.
 
-Ranks whose steps hold collectives (the experts of a model under data parallelism, say) have to run
-the same graph at the same step, or they wait for each other for ever. So each tells all others what
-it wants to run, and all work out the same answer from the same rows.
+Ranks whose steps contain collectives (the experts of a model under data parallelism, for example)
+must run the same graph at the same step, or they wait for each other forever. Each rank therefore
+sends its proposal to all others, and all ranks derive the same result from the same rows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _STRENGTH = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class AgreedStep:
-    """What all ranks run in one step.
+    """The decision of all ranks for one step.
 
     Attributes:
         mode: the run mode.
-        bucket: tokens that every rank pads its batch to, idle ranks included; ``None`` in mode
-            ``EAGER``, where each runs its own.
+        bucket: number of tokens that every rank pads its batch to, including idle ranks; ``None``
+            in mode ``EAGER``, in which each rank runs its own batch.
         num_tokens: tokens of each rank before padding, by rank; 0 for an idle one.
     """
 
@@ -53,19 +53,19 @@ class AgreedStep:
 
 
 class RankAgreement:
-    """Agrees with the other ranks, step by step; one for each rank.
+    """Agrees with the other ranks, step by step; create one per rank.
 
-    The mode is the weakest that a rank with tokens proposes: ``EAGER`` before ``PIECEWISE`` or
-    ``BREAKABLE`` before ``FULL``. The bucket is that of the rank with the most tokens. Where no
-    size of the mode holds them, all run eagerly. An idle rank takes part with no tokens and does
-    not weaken the mode; it runs a batch of padding.
+    The result is the weakest mode that a rank with tokens proposes: ``EAGER`` before ``PIECEWISE``
+    or ``BREAKABLE`` before ``FULL``. The bucket is that of the rank with the most tokens. If no
+    size of the mode fits, all ranks run eagerly. An idle rank takes part with no tokens. It does
+    not weaken the mode, and runs a batch of padding.
 
-    Costs one exchange of five integers a step. Belongs to one host thread.
+    Costs one exchange of five integers per step. Use it from one host thread.
 
     Args:
-        sizes: the capture sizes of each run mode that is captured; the same on all ranks.
+        sizes: the capture sizes of each captured run mode; the same on all ranks.
         exchange: the collective.
-        rank: of this process.
+        rank: rank of this process.
     """
 
     def __init__(
@@ -79,16 +79,16 @@ class RankAgreement:
         self._ended = ""
 
     def agree(self, mode: RunMode, num_tokens: int) -> AgreedStep:
-        """Return what all ranks run in the next step; every rank has to call it, idle ones too.
+        """Return the decision for the next step. Every rank must call it, including idle ones.
 
         Args:
-            mode: what this rank would run by itself.
-            num_tokens: of this rank's batch; 0 where it has none.
+            mode: the run mode that this rank would choose by itself.
+            num_tokens: tokens of this rank's batch; 0 if it is idle.
 
         Raises:
-            RankDisagreementError: ranks have other capture sizes, are at another step, or propose
-                modes that exclude each other. Raised by all of them.
-            RankFailedError: a rank gave up, or did not take part. Raised by all others.
+            RankDisagreementError: Ranks have different capture sizes, are at different steps, or
+                propose modes that exclude each other. All ranks raise it.
+            RankFailedError: A rank gave up, or did not take part. All other ranks raise it.
         """
         rows = self._exchanged(mode, num_tokens)
         failed = [rank for rank, row in enumerate(rows) if row[4]]
@@ -120,13 +120,13 @@ class RankAgreement:
         )
 
     def give_up(self) -> None:
-        """Tell the other ranks that this one cannot go on, instead of :meth:`agree`.
+        """Tell the other ranks that this one cannot continue, instead of calling :meth:`agree`.
 
-        Call it where a step failed, before the error leaves the worker: the others then end with a
-        `RankFailedError` rather than wait.
+        Call it when a step has failed, before the error leaves the worker. The other ranks then
+        raise `RankFailedError` rather than wait.
 
         Raises:
-            RankFailedError: another rank did not take part.
+            RankFailedError: Another rank did not take part.
         """
         if not self._ended:
             self._exchanged(RunMode.EAGER, 0, gives_up=True)
@@ -185,7 +185,7 @@ class RankAgreement:
 
 
 def _digest(sizes: Mapping[RunMode, CaptureSizes]) -> int:
-    """Return a number of 60 bits that is another for other sizes."""
+    """Return a 60-bit hash of the sizes."""
     text = repr(sorted((mode.value, tuple(each)) for mode, each in sizes.items()))
     return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16)
 

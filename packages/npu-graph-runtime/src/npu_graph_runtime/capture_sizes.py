@@ -65,7 +65,7 @@ class CaptureSizes:
         return hash(self._sizes)
 
     def __repr__(self) -> str:
-        """Return the sizes as the constructor takes them."""
+        """Return the sizes in the form of a constructor call."""
         return f"CaptureSizes({list(self._sizes)})"
 
     @property
@@ -74,17 +74,17 @@ class CaptureSizes:
         return self._sizes[-1]
 
     def largest_first(self) -> tuple[int, ...]:
-        """Return the sizes in the order in which they are best captured."""
+        """Return the sizes in the recommended order of capture."""
         return self._sizes[::-1]
 
     def bucket_for(self, count: int) -> int | None:
-        """Return the smallest size that holds ``count``, or ``None`` if even the largest does not.
+        """Return the smallest size of at least ``count``, or ``None`` if there is none.
 
         Args:
             count: tokens or sequences of a batch, at least 1.
 
         Raises:
-            CaptureSizeError: a count below 1.
+            CaptureSizeError: The count is below 1.
         """
         if count < 1:
             raise CaptureSizeError(
@@ -97,7 +97,7 @@ class CaptureSizes:
         """Return the sizes of at most ``limit``.
 
         Raises:
-            CaptureSizeError: no size is that small.
+            CaptureSizeError: No size is that small.
         """
         sizes = [size for size in self._sizes if size <= limit]
         if not sizes:
@@ -112,16 +112,16 @@ class CaptureSizes:
 
         With sequence parallelism a batch is divided over the tensor-parallel ranks, and with
         speculative decoding every sequence has one row more than it has draft tokens. Every batch
-        that these sizes hold has a bucket among the rounded ones too, so the largest size may grow,
-        by less than the least common multiple of the factors: make static buffers for `largest` of
-        the result. vLLM's ``adjust_cudagraph_sizes_for_spec_decode`` leaves out a size that would
-        grow beyond the maximum, and its largest batches then run eagerly.
+        that fits these sizes also fits the rounded ones, so the largest size may grow, by less than
+        the least common multiple of the factors. Create static buffers for `largest` of the result.
+        vLLM's ``adjust_cudagraph_sizes_for_spec_decode`` drops a size that would exceed the maximum
+        instead, so its largest batches run eagerly.
 
         Args:
             factors: such as the number of tensor-parallel ranks and ``1 + num_draft_tokens``.
 
         Raises:
-            CaptureSizeError: a factor below 1.
+            CaptureSizeError: A factor is below 1.
         """
         if any(factor < 1 for factor in factors):
             raise CaptureSizeError(
@@ -144,22 +144,22 @@ def vllm_capture_sizes(
 
     Source: ``VllmConfig._set_cudagraph_sizes`` of vLLM 0.27: at most
     ``min(max_num_sequences * (1 + num_draft_tokens) * 2, 512)`` tokens; the sizes 1, 2 and 4,
-    multiples of 8 below 256 and of 16 from there on. vLLM-Ascend uses ``scale=1``. Round the
-    result with :meth:`CaptureSizes.rounded_to_multiples` for speculative decoding.
+    multiples of 8 below 256 and multiples of 16 from there on. vLLM-Ascend uses ``scale=1``. For
+    speculative decoding, round the result with :meth:`CaptureSizes.rounded_to_multiples`.
 
-    If the steps end below the largest decode batch, that batch is a size as well, unlike in
-    vLLM-Ascend, which runs batches of 9 to 12 eagerly for 12 sequences. As in vLLM, no size is
-    above 512 tokens by default; for larger batches raise `max_capture_size`.
+    If the steps end below the largest decode batch, that batch is also a size. vLLM-Ascend omits it
+    and runs batches of 9 to 12 eagerly for 12 sequences. As in vLLM, no size exceeds 512 tokens by
+    default; for larger batches raise `max_capture_size`.
 
     Args:
         max_num_sequences: most sequences of a batch.
-        max_num_batched_tokens: most tokens of a batch; itself a size if it is below the maximum.
-        num_draft_tokens: draft tokens of each sequence, 0 without speculative decoding.
+        max_num_batched_tokens: most tokens of a batch; also a size if it is below the maximum.
+        num_draft_tokens: draft tokens per sequence, 0 without speculative decoding.
         scale: 2 as in vLLM, 1 as in vLLM-Ascend.
-        max_capture_size: no size is larger; vLLM's ``max_cudagraph_capture_size``.
+        max_capture_size: upper limit of all sizes; vLLM's ``max_cudagraph_capture_size``.
 
     Raises:
-        CaptureSizeError: a limit below 1.
+        CaptureSizeError: A limit is below 1.
     """
     _require_positive(
         max_num_sequences=max_num_sequences, scale=scale, max_capture_size=max_capture_size
@@ -182,12 +182,12 @@ def vllm_capture_sizes(
 def sglang_decode_capture_sizes(
     max_batch_size: int, *, is_padded: bool = True, is_speculative: bool = False
 ) -> CaptureSizes:
-    """Return SGLang's default capture sizes of decode, in sequences.
+    """Return SGLang's default decode capture sizes, in sequences.
 
     Source: ``cuda_graph_hook.py`` of SGLang 0.5.23. Usually 1, 2, 4, 8 and 12, then steps of 8 up
     to 256, of 16 up to 511, of 32 beyond; with speculative decoding 1 to 8, then steps of 2 up to
     32, of 4 up to 64, of 8 up to 256, of 16 beyond; without padding every size. The largest batch
-    is always a size, also between two steps, where SGLang would run it eagerly.
+    is always a size, even between two steps, where SGLang would run it eagerly.
 
     Args:
         max_batch_size: most sequences of a batch.
@@ -195,7 +195,7 @@ def sglang_decode_capture_sizes(
         is_speculative: whether decoding is speculative.
 
     Raises:
-        CaptureSizeError: a batch size below 1.
+        CaptureSizeError: The batch size is below 1.
     """
     _require_positive(max_batch_size=max_batch_size)
     if not is_padded:
@@ -210,16 +210,16 @@ def sglang_decode_capture_sizes(
 
 
 def sglang_prefill_capture_sizes(max_num_tokens: int) -> CaptureSizes:
-    """Return SGLang's default capture sizes of prefill, in tokens.
+    """Return SGLang's default prefill capture sizes, in tokens.
 
     Source: SGLang 0.5.23: steps of 4 up to 32, of 16 up to 256, of 32 up to 512, of 64 up to 1024,
-    of 256 up to 4096, of 512 beyond. The largest chunk is always a size, also between two steps.
+    of 256 up to 4096, of 512 beyond. The largest chunk is always a size, even between two steps.
 
     Args:
         max_num_tokens: most tokens of a chunk.
 
     Raises:
-        CaptureSizeError: a number of tokens below 1.
+        CaptureSizeError: The number of tokens is below 1.
     """
     _require_positive(max_num_tokens=max_num_tokens)
     sizes = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]

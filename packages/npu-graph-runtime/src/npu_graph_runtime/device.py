@@ -1,7 +1,7 @@
-"""The device seam: what this package asks of a device, as Protocols.
+"""The device interface: the protocols that a device must implement.
 
-Streams and events are the device's native objects (``torch.npu.Stream`` and so on): they fit these
-Protocols as they are, so nothing is added on the hot path.
+Streams and events are the device's native objects (``torch.npu.Stream`` and so on). They implement
+these protocols as they are, so the hot path has no extra cost.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Stream(Protocol):
     """An in-order queue of device work."""
 
     def wait_event(self, event: Event, /) -> None:
-        """Let later work of this stream wait for the event; the host does not wait."""
+        """Make later work of this stream wait for the event; the host does not wait."""
 
     def wait_stream(self, stream: Stream, /) -> None:
-        """Let later work of this stream wait for what ``stream`` holds now."""
+        """Make later work of this stream wait for the present work of ``stream``."""
 
     def record_event(self, event: Event | None = None, /) -> Event:
-        """Record the event, or a new one, behind the work issued so far, and return it."""
+        """Record the event, or a new one, after the work launched so far, and return it."""
 
     def synchronize(self) -> None:
-        """Let the host wait until the stream is empty."""
+        """Block the host until the stream is empty."""
 
     def query(self) -> bool:
         """Return whether the stream is empty."""
@@ -39,34 +39,34 @@ class Stream(Protocol):
 
 @runtime_checkable
 class Event(Protocol):
-    """A mark in a stream that other streams and the host can wait for."""
+    """A point in a stream that other streams and the host can wait for."""
 
     def record(self, stream: Stream | None = None, /) -> None:
         """Record on ``stream``, or on the current stream."""
 
     def wait(self, stream: Stream | None = None, /) -> None:
-        """Let later work of ``stream``, or of the current stream, wait for this event."""
+        """Make later work of ``stream``, or of the current stream, wait for this event."""
 
     def query(self) -> bool:
         """Return whether the last record has been reached; true if there was none."""
 
     def synchronize(self) -> None:
-        """Let the host wait until the last record has been reached."""
+        """Block the host until the last record has been reached."""
 
 
 @runtime_checkable
 class ExternalEvent(Protocol):
     """An event that a captured graph waits for and that is recorded from outside it.
 
-    Unlike an :class:`Event` it may be waited for before it is recorded. The sequence is
-    ``wait`` and ``reset`` inside the capture, one ``record`` for each replay outside it.
+    Unlike an :class:`Event`, it may be waited for before it is recorded. The sequence is
+    ``wait`` and ``reset`` inside the capture, and one ``record`` for each replay outside it.
     """
 
     def wait(self, stream: Stream, /) -> None:
-        """Let later work of the stream wait until the event is recorded."""
+        """Make later work of the stream wait until the event is recorded."""
 
     def reset(self, stream: Stream, /) -> None:
-        """Make the event unrecorded again, in stream order."""
+        """Reset the event to unrecorded, in stream order."""
 
     def record(self, stream: Stream, /) -> None:
         """Record the event, in stream order."""
@@ -76,10 +76,10 @@ class DeviceGraph(Protocol):
     """A captured graph of the device."""
 
     def replay(self) -> None:
-        """Issue the captured work on the current stream."""
+        """Launch the captured work on the current stream."""
 
     def reset(self) -> None:
-        """Release the captured work and its hold on the memory pool."""
+        """Release the captured work and its reference to the memory pool."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,9 +88,9 @@ class MemoryFigures:
 
     Attributes:
         allocated: bytes of live tensors of this process.
-        reserved: bytes that this process's allocator holds, ``allocated`` included.
+        reserved: bytes reserved by this process's allocator, including ``allocated``.
         free: bytes that the device could still give to any process.
-        total: bytes of the device.
+        total: total bytes of the device.
     """
 
     allocated: int
@@ -103,7 +103,7 @@ class TaskDevice(Protocol):
     """Streams, events, task groups and weak references of a device."""
 
     def current_stream(self) -> Stream:
-        """Return the stream on which the calling thread issues work."""
+        """Return the stream on which the calling thread launches work."""
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; a lower number is a higher priority."""
@@ -128,10 +128,10 @@ class TaskDevice(Protocol):
         """End the task group and return its handle, which lives as long as the graph."""
 
     def begin_task_update(self, stream: Stream, handle: object) -> None:
-        """Begin to re-issue the launches of a task group on ``stream``, with new arguments.
+        """Begin to relaunch the work of a task group on ``stream``, with new arguments.
 
         Raises:
-            RuntimeError: an unknown handle, ``stream`` is capturing, or an update is open.
+            RuntimeError: The handle is unknown, ``stream`` is capturing, or an update is open.
         """
 
     def end_task_update(self, stream: Stream) -> None:
@@ -143,75 +143,77 @@ class TaskDevice(Protocol):
     def weak_reference(self, tensor: Tensor) -> Tensor:
         """Return a tensor on the same storage that does not keep it alive.
 
-        The caller sees to it that the memory outlives every use, as the memory pool of a captured
+        The caller must ensure that the memory outlives every use, as the memory pool of a captured
         graph does until the graph is reset.
         """
 
 
 class GraphDevice(TaskDevice, Protocol):
-    """A device that captures and replays graphs; the seam of this package.
+    """A device that captures and replays graphs; the interface this package works with.
 
     Attributes:
-        name: for messages, such as ``npu:0``.
-        torch_device: where its tensors live.
+        name: name for messages, such as ``npu:0``.
+        torch_device: the torch device of its tensors.
     """
 
     name: str
     torch_device: torch.device
 
     def create_memory_pool(self) -> object:
-        """Return an opaque handle; graphs captured with the same one share their memory.
+        """Return an opaque handle; graphs captured with the same handle share their memory.
 
-        It stays good when all its graphs were reset or failed: what is captured then begins anew.
+        It stays valid after all its graphs were reset or failed: the next capture starts a new
+        pool.
         """
 
     def create_graph(self) -> DeviceGraph:
-        """Return an empty graph, good for one capture."""
+        """Return an empty graph, for one capture."""
 
     def capture(
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
     ) -> AbstractContextManager[object]:
-        """Return a context manager in which work is captured into ``graph`` and not run.
+        """Return a context manager in which work is captured into ``graph`` and does not run.
 
-        However it is left, the device is not capturing afterwards and the former stream is current
-        again. After an exception the graph is empty and may not be used any more, and the exception
-        of the body is the one that propagates. It may be left again with an exception: that undoes
-        what an interrupt of the first time has left, and nothing else.
+        However it is left, the device is not capturing afterwards and the previous stream is
+        current again.
+        After an exception, the graph is empty and must not be used any more, and the exception of
+        the body propagates. It may be left again with an exception: that undoes only what an
+        interrupt of the first time has left.
 
         Args:
             graph: an empty graph of this device.
-            pool: a handle of :meth:`create_memory_pool`.
-            stream: the capture stream, never the default stream; without it the device uses one of
-                its own.
+            pool: a handle from :meth:`create_memory_pool`.
+            stream: the capture stream, never the default stream; by default a stream of the
+                device's own.
 
         Raises:
-            RuntimeError: the stream is the default one or already capturing, the graph has been
-                captured before, or the device refuses what was captured.
+            RuntimeError: The stream is the default one or already capturing, the graph has already
+                been captured, or the device rejects the captured work.
         """
 
     def synchronize(self) -> None:
-        """Let the host wait for all work of the device."""
+        """Block the host until all work of the device is done."""
 
     def empty_cache(self) -> None:
-        """Give the allocator's unused memory back to the device."""
+        """Return the allocator's unused memory to the device."""
 
     def memory_figures(self) -> MemoryFigures:
         """Return the current memory figures."""
 
     def free_streams(self) -> int | None:
-        """Return how many streams the device can still give to whoever asks, or ``None``.
+        """Return the number of streams that the device can still provide, or ``None``.
 
-        A captured graph takes at least one for each stream that it was captured on, until it is
-        reset; where the device takes them only while a graph runs, none. ``None`` where the device
-        does not tell.
+        A captured graph uses at least one for each stream that it was captured on, until it is
+        reset; none if the device uses streams only while a graph runs. ``None`` if the device does
+        not report it.
         """
 
 
 class ExpectedStep(Protocol):
-    """Tells of each thread what it is about to replay.
+    """What each thread is about to replay.
 
     Attributes:
-        step: any object; ``None`` where nobody said.
+        step: any object; ``None`` if not set.
     """
 
     step: object
@@ -219,11 +221,11 @@ class ExpectedStep(Protocol):
 
 @runtime_checkable
 class GuardingDevice(Protocol):
-    """An optional part of a device: its graphs ask before they are replayed.
+    """An optional part of a device: its graphs call back before they are replayed.
 
-    A captured graph may wait for what comes from outside, for instance for updates of its
-    attention. Replayed in the place of another graph it would wait for ever. Whoever captures
-    such work guards the graph, and whoever brackets a replay says what it expects.
+    A captured graph may wait for something from outside, for instance for updates of its attention.
+    If it were replayed in place of another graph, it would wait forever. The code that captures
+    such work guards the graph, and the code around a replay says what it expects.
     """
 
     @property
@@ -231,39 +233,39 @@ class GuardingDevice(Protocol):
         """What the calling thread is about to replay."""
 
     def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
-        """Ask before each replay of the graph that this thread captures now.
+        """Call back before each replay of the graph that this thread is capturing.
 
         Args:
-            refusal: returns why the replay is refused, or ``None``; is given the ``step`` of
-                `expected_replay`. It must not keep the graph alive.
+            refusal: returns why the replay is rejected, or ``None``. Its argument is the ``step``
+                of `expected_replay`. It must not keep the graph alive.
 
         Returns:
             Whether there is such a graph, captured by :meth:`GraphDevice.capture`.
         """
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be refused."""
+        """Return whether a replay of the graph may be rejected."""
 
 
 @runtime_checkable
 class SnapshotDevice(Protocol):
-    """An optional part of a device: it can tell its allocator's blocks."""
+    """An optional part of a device: it reports its allocator's blocks."""
 
     def memory_snapshot(self) -> Mapping[str, Any]:
-        """Return the ``segments`` of the allocator with their blocks, and what else there is.
+        """Return the ``segments`` of the allocator with their blocks, and other information.
 
-        In the form that pytorch.org/memory_viz reads, pickled.
+        The pickled result has the format that pytorch.org/memory_viz reads.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class AllocatorRecord:
-    """What a caching allocator holds, and what it did; in the form of torch's snapshots.
+    """The content and history of a caching allocator, in the form of torch's snapshots.
 
     Attributes:
-        segments: with their blocks, none expandable, each with the id of its pool.
-        entries: allocations, releases and more, in order. Where the version of the allocator does
-            not say in which pool one is made, its segment does.
+        segments: segments with their blocks, none expandable, each with the id of its pool.
+        entries: allocations, releases and more, in order. If this version of the allocator does not
+            report the pool of an entry, its segment does.
     """
 
     segments: tuple[Mapping[str, Any], ...]
@@ -271,18 +273,18 @@ class AllocatorRecord:
 
 
 class AllocatorHistory(Protocol):
-    """What the allocator of a device does is written down as long as this is held."""
+    """Records the actions of a device's allocator while this object is alive."""
 
     def take(self) -> AllocatorRecord | None:
-        """Return what it holds now, and what it did since the last time; ``None`` if not all."""
+        """Return the content, and the history since the last call; ``None`` if incomplete."""
 
     def end(self) -> None:
-        """Write nothing down any more."""
+        """Stop recording."""
 
 
 @runtime_checkable
 class HistoryDevice(Protocol):
-    """An optional part of a device: its allocator can write down what it does."""
+    """An optional part of a device: its allocator can record its history."""
 
     def begin_history(self) -> AllocatorHistory | None:
-        """Begin to write down allocations and releases; ``None`` where somebody does so already."""
+        """Start recording allocations and releases; ``None`` if somebody already does."""

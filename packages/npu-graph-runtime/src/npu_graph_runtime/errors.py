@@ -12,45 +12,45 @@ if TYPE_CHECKING:
 
 
 class GraphRuntimeError(RuntimeError):
-    """Anything this package refuses or diagnoses.
+    """Base of all errors that this package raises or diagnoses.
 
     Attributes:
-        code: the runtime error code of the device, where the failure has one.
+        code: the runtime error code of the device, if the failure has one.
     """
 
     code: int | None = None
 
 
 class DeviceUnavailableError(GraphRuntimeError, ImportError):
-    """The device of a seam implementation cannot be used in this process."""
+    """The device cannot be used in this process."""
 
 
 class GraphKeyError(GraphRuntimeError, ValueError):
-    """A graph key is missing or impossible."""
+    """A graph key is missing or invalid."""
 
 
 class CaptureSizeError(GraphRuntimeError, ValueError):
-    """Capture sizes that no bucket can be chosen from."""
+    """No bucket can be chosen from these capture sizes."""
 
 
 class CaptureSessionError(GraphRuntimeError):
-    """A capture session is opened, nested or closed where it must not be."""
+    """A capture session was opened, nested or closed in the wrong place."""
 
 
 class GraphNotCapturedError(GraphRuntimeError, LookupError):
-    """A replay was asked for under a graph key that was never captured."""
+    """A replay was requested for a graph key that was never captured."""
 
 
 class ReplayRefusedError(GraphRuntimeError):
-    """A graph is not the one that is to be replayed now; nothing was launched."""
+    """The graph is not the one that is to be replayed now; nothing was launched."""
 
 
 class InputAddressError(GraphRuntimeError, ValueError):
-    """An input of a replay is not what the capture baked in: an address, a layout or a value."""
+    """An input of a replay differs from that of the capture in address, layout or value."""
 
 
 class UnsupportedInputError(GraphRuntimeError, TypeError):
-    """A call that :func:`~npu_graph_runtime.graphed` cannot capture: an argument or a result."""
+    """:func:`~npu_graph_runtime.graphed` cannot capture a call because of an argument or result."""
 
 
 class ReplacedWeightError(GraphRuntimeError, ValueError):
@@ -58,15 +58,15 @@ class ReplacedWeightError(GraphRuntimeError, ValueError):
 
 
 class KeptMemoryError(GraphRuntimeError, ValueError):
-    """Memory that a capture made is kept outside of it and is no output."""
+    """Memory that a capture allocated is kept outside it and is not an output."""
 
 
 class UncapturableError(GraphRuntimeError, ValueError):
-    """The eager run before a capture did what a capture cannot record.
+    """The eager run before a capture did work that cannot be captured.
 
     Args:
-        message: for a person.
-        findings: what was found, in the order of the run.
+        message: readable text.
+        findings: the findings, in the order of the run.
 
     Attributes:
         findings: as given.
@@ -82,7 +82,7 @@ class FrozenStateWarning(RuntimeWarning):
 
 
 class EagerSegmentError(GraphRuntimeError, ValueError):
-    """A function that runs eagerly between captured segments returned what they cannot read."""
+    """A function that runs eagerly returned something that captured segments cannot read."""
 
 
 class ContextThreadError(GraphRuntimeError):
@@ -90,7 +90,7 @@ class ContextThreadError(GraphRuntimeError):
 
 
 class RankDisagreementError(GraphRuntimeError):
-    """Ranks that have to run the same step are configured or called differently."""
+    """Ranks that must run the same step are configured or called differently."""
 
 
 class RankFailedError(GraphRuntimeError):
@@ -98,11 +98,11 @@ class RankFailedError(GraphRuntimeError):
 
 
 class ShadowDifferenceError(GraphRuntimeError):
-    """The graphs of a step gave something else than its eager run.
+    """The results of a step's graphs differ from those of its eager run.
 
     Args:
-        message: for a person.
-        difference: what differs first.
+        message: readable text.
+        difference: the first difference.
 
     Attributes:
         difference: as given.
@@ -126,11 +126,11 @@ class UnknownDeviceError(DeviceError):
 
 
 class InvalidArgumentError(DeviceError, ValueError):
-    """The device refused an argument."""
+    """The device rejected an argument."""
 
 
 class IllegalWhileCapturingError(DeviceError):
-    """An operation that cannot be captured was issued while capturing."""
+    """An operation that cannot be captured was launched while capturing."""
 
 
 class CaptureStateError(DeviceError):
@@ -150,7 +150,7 @@ class OutOfDeviceResourcesError(DeviceError):
 
 
 class FeatureNotSupportedError(DeviceError, NotImplementedError):
-    """The device or its driver does not support what was asked for."""
+    """The device or its driver does not support the requested feature."""
 
 
 class DeviceTimeoutError(DeviceError, TimeoutError):

@@ -1,4 +1,4 @@
-"""The graph context: says at each call what the run mode and the graph key are."""
+"""The graph context, which provides run mode and graph key of each call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class CallContext(Protocol):
-    """What a graphed callable and a capture session ask of a context.
+    """The interface of a context for graphed callables and capture sessions.
 
-    :class:`GraphContext` has it; so may an engine's own object that knows run mode and key of the
-    step, its forward context say. It belongs to one host thread at a time.
+    :class:`GraphContext` implements it. Your engine's own object that knows run mode and key of the
+    step, such as its forward context, may implement it too. Use it from one host thread at a time.
 
     Attributes:
-        capture_session: ``None`` at first; set by :class:`~npu_graph_runtime.CaptureSession` only.
+        capture_session: ``None`` at first; only :class:`~npu_graph_runtime.CaptureSession` sets it.
     """
 
     capture_session: CaptureSession | None
@@ -41,16 +41,16 @@ class CallContext(Protocol):
 class GraphContext:
     """Run mode and graph key of the current call, shared by the wrappers of one model.
 
-    The caller owns it and hands it to every wrapper; there is no global one. It belongs to one
-    host thread at a time, which :meth:`run` holds it to: two models that run concurrently have a
-    context each. An engine's own object may stand for it: see :class:`CallContext`.
+    Create one and pass it to every wrapper; there is no global context. :meth:`run` ensures that
+    only one host thread uses it at a time, so models that run concurrently need a context each. An
+    object of your engine may replace it: see :class:`CallContext`.
 
     Attributes:
         mode: run mode of the current call; ``EAGER`` outside :meth:`run`.
-        key: graph key of the current call; ``None`` outside :meth:`run` and in ``EAGER`` calls
-            that have none.
-        capture_session: the open capture session, or ``None``; set by
-            :class:`~npu_graph_runtime.CaptureSession` only.
+        key: graph key of the current call; ``None`` outside :meth:`run`, and in ``EAGER`` calls
+            without a key.
+        capture_session: the open capture session, or ``None``; only
+            :class:`~npu_graph_runtime.CaptureSession` sets it.
     """
 
     __slots__ = ("_thread", "capture_session", "key", "mode")
@@ -62,11 +62,12 @@ class GraphContext:
         self.capture_session: CaptureSession | None = None
 
     def reset(self) -> None:
-        """Close the capture session that is open, and return to ``EAGER`` outside of all spans.
+        """Close an open capture session, and return to ``EAGER`` outside all spans.
 
-        Call it where you catch an exception that a signal handler raised, such as
-        ``KeyboardInterrupt``, and go on: Python may call the handler just as a ``with`` statement
-        is left, which then stays entered. On the thread of the span, outside of all spans.
+        Call it if you catch an exception raised by a signal handler, such as ``KeyboardInterrupt``,
+        and
+        continue: Python may call the handler just when a ``with`` statement is left, which then
+        remains entered. Call it on the thread of the span, outside all spans.
         """
         session = self.capture_session
         if session is not None:
@@ -77,15 +78,16 @@ class GraphContext:
     def run(self, mode: RunMode, key: GraphKey | None = None) -> _Run:
         """Return a context manager that sets mode and key, and restores both however it ends.
 
-        Spans nest; the returned object may be entered again once it was left. Entering raises
-        :class:`~npu_graph_runtime.ContextThreadError` while another thread is inside a span.
+        Spans can be nested, and the returned object can be entered again after it was left.
+        Entering raises :class:`~npu_graph_runtime.errors.ContextThreadError` while another thread
+        is inside a span.
 
         Args:
             mode: run mode of the calls inside.
             key: selects the graph; required unless ``mode`` is ``EAGER``.
 
         Raises:
-            GraphKeyError: a capturing run mode without a key.
+            GraphKeyError: A capturing run mode has no key.
         """
         if key is None and mode is not RunMode.EAGER:
             raise GraphKeyError(

@@ -1,4 +1,4 @@
-"""The graph key: what selects one captured graph among those of a callable."""
+"""The graph key, which selects one captured graph of a callable."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 class GraphKey:
     """Everything that changes which launches a captured graph contains.
 
-    Token count alone is not enough: two batches of the same size that differ in the number of
+    The token count alone is not enough: two batches of the same size that differ in the number of
     active LoRA adapters or in uniformity run other kernels, and must not share a graph. Keys are
-    equal where their values are equal and of the same types: ``extra=(1,)`` and ``extra=(True,)``
-    are two keys. You can send a key to another process by pickle: it finds the graph that was
-    captured there under an equal key. The hash is computed once; keep one key object a graph (in a
-    table by bucket, say) and a look-up costs one identity comparison.
+    equal if their values are equal and have the same types: ``extra=(1,)`` and ``extra=(True,)``
+    are different keys. You can pickle a key and send it to another process, where it finds the
+    graph captured there with an equal key. The hash is computed once. If you keep one key object
+    per graph (for example in a table by bucket), a look-up costs one identity comparison.
 
     Attributes:
         num_tokens: tokens of the padded batch, at least 1.
-        num_sequences: sequences of the padded batch, or ``None`` where the graph does not depend
-            on it (a piece without attention, say).
+        num_sequences: sequences of the padded batch, or ``None`` if the graph does not depend
+            on it (for example a piece without attention).
         uniform: whether every sequence has the same number of query tokens.
         num_active_loras: active LoRA adapters, 0 without LoRA.
         extra: anything else that selects a graph, as a tuple of hashable values.
 
     Raises:
-        GraphKeyError: a count that is no int or out of range, ``uniform`` that is no bool, or an
-            ``extra`` that is no tuple of hashable values.
+        GraphKeyError: A count is not an int or is out of range, ``uniform`` is not a bool, or
+            ``extra`` is not a tuple of hashable values.
     """
 
     num_tokens: int
@@ -73,7 +73,7 @@ class GraphKey:
         object.__setattr__(self, "_hash", value)
 
     def _check_types(self) -> None:
-        """Refuse what would be equal to a value of another type."""
+        """Reject values that would equal a value of another type."""
         counts = {"num_tokens": self.num_tokens, "num_active_loras": self.num_active_loras}
         if self.num_sequences is not None:
             counts["num_sequences"] = self.num_sequences
@@ -91,9 +91,9 @@ class GraphKey:
         return self._hash
 
     def __reduce__(self) -> tuple[Callable[[], GraphKey], tuple[()]]:
-        """Return how a copy is made: from the values, since each process hashes texts its own way.
+        """Return how to copy the key: from its values, because hashes of strings differ.
 
-        The types of ``extra`` are found again in the process that loads the key.
+        The process that loads the key determines the types of ``extra`` again.
         """
         values = {
             field.name: getattr(self, field.name)
@@ -103,7 +103,7 @@ class GraphKey:
         return functools.partial(type(self), **values), ()
 
     def __str__(self) -> str:
-        """Return the key without its defaults, for messages."""
+        """Return the key without default values, for messages."""
         parts = [f"num_tokens={self.num_tokens}"]
         if self.num_sequences is not None:
             parts.append(f"num_sequences={self.num_sequences}")
@@ -116,18 +116,18 @@ class GraphKey:
 
 
 def _types(value: object) -> object:
-    """Return the types of a value, of a tuple's items one by one."""
+    """Return the type of a value, or the types of a tuple's items."""
     if isinstance(value, tuple):
         return (type(value), *[_types(item) for item in value])
     return type(value)
 
 
 def largest_first(keys: Iterable[GraphKey]) -> list[GraphKey]:
-    """Return keys in the order in which they are best captured: the largest graph first.
+    """Return keys in the recommended order of capture: the largest graph first.
 
-    The first capture then makes the shared pool as large as any later one needs it, so the smaller
-    graphs reuse its blocks (vLLM's ``get_capture_descs`` and SGLang's graph runner order theirs the
-    same way). Keys of equal size keep their order.
+    The first capture then makes the shared pool as large as any later one needs, so smaller graphs
+    reuse its blocks (vLLM's ``get_capture_descs`` and SGLang's graph runner use the same order).
+    Keys of equal size keep their order.
 
     Args:
         keys: any number of keys; not changed.

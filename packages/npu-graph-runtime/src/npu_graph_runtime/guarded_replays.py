@@ -1,4 +1,4 @@
-"""Graphs that ask whoever captured into them before they are replayed."""
+"""Graphs that call back before they are replayed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class ExpectedReplay(threading.local):
-    """What this thread is about to replay, where somebody says so.
+    """What this thread is about to replay, if set.
 
     Attributes:
-        step: any object, which only the one that sets it and its guards understand; ``None`` at
+        step: any object, which only its owner and the guards understand; ``None`` at
             first.
     """
 
@@ -28,7 +28,7 @@ class ExpectedReplay(threading.local):
 
 
 class GuardedReplays:
-    """The graphs of one device whose replay may be refused.
+    """The graphs of one device whose replay may be rejected.
 
     Attributes:
         expected: what the calling thread is about to replay.
@@ -42,15 +42,15 @@ class GuardedReplays:
     def capturing(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
     ) -> AbstractContextManager[object]:
-        """Return a context manager that captures; `guard` is about this graph on its thread."""
+        """Return a context manager that captures; `guard` on its thread refers to this graph."""
         return _GuardedCapture(self._capturing, graph, capture)
 
     def guard(self, refusal: Callable[[object], str | None]) -> bool:
-        """Ask before each replay of the graph that this thread captures now.
+        """Call back before each replay of the graph that this thread is capturing.
 
         Args:
-            refusal: returns why the replay is refused, or ``None``; is given what the replaying
-                thread is expected to replay. It must not keep the graph alive.
+            refusal: returns why the replay is rejected, or ``None``. Its argument is what the
+                replaying thread is expected to replay. It must not keep the graph alive.
 
         Returns:
             Whether there is such a graph.
@@ -74,7 +74,7 @@ class GuardedReplays:
         return True
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be refused."""
+        """Return whether a replay of the graph may be rejected."""
         return graph in self._guarded
 
 

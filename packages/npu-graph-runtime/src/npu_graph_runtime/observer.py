@@ -1,4 +1,4 @@
-"""What an observer of captures and replays is told."""
+"""The events of captures and replays that an observer receives."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class GraphCaptured:
     """A graph was captured.
 
     Attributes:
-        name: of the graphed callable.
-        key: of the graph.
-        seconds: host time of the capture, warm-up runs excluded.
+        name: name of the graphed callable.
+        key: key of the graph.
+        seconds: host time of the capture, without warm-up runs.
         warmup_seconds: host time of the warm-up runs.
     """
 
@@ -31,12 +31,12 @@ class GraphCaptured:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphReplayed:
-    """A graph was handed to the device for replay.
+    """The replay of a graph was launched.
 
     Attributes:
-        name: of the graphed callable.
-        key: of the graph.
-        began: when the call began, by ``time.perf_counter``.
+        name: name of the graphed callable.
+        key: key of the graph.
+        began: start of the call, by ``time.perf_counter``.
         seconds: host time of the replay call; the device may still be working.
     """
 
@@ -48,17 +48,17 @@ class GraphReplayed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SegmentReplayed:
-    """A segment of a graph was handed to the device, or a function between two of them was run.
+    """A segment of a graph was launched, or a function between two segments was run.
 
-    Told in front of the `GraphReplayed` of the whole.
+    Sent before the `GraphReplayed` of the whole graph.
 
     Attributes:
-        name: of the graphed callable.
-        key: of the graph.
-        segment: what messages call the segment: its number and place, or the eager call.
+        name: name of the graphed callable.
+        key: key of the graph.
+        segment: the segment's name in messages: its number and place, or the eager call.
         runs_eagerly: whether it is a function that runs eagerly.
-        began: when it began, by ``time.perf_counter``.
-        seconds: host time of it.
+        began: its start, by ``time.perf_counter``.
+        seconds: its host time.
     """
 
     name: str
@@ -71,11 +71,11 @@ class SegmentReplayed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphMissed:
-    """A call found no graph under its key and no capture session was open.
+    """A call found no graph for its key and no capture session was open.
 
     Attributes:
-        name: of the graphed callable.
-        key: that was looked up.
+        name: name of the graphed callable.
+        key: the key.
     """
 
     name: str
@@ -84,11 +84,11 @@ class GraphMissed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphReleased:
-    """A graph was torn down.
+    """A graph was released.
 
     Attributes:
-        name: of the graphed callable.
-        key: of the graph.
+        name: name of the graphed callable.
+        key: key of the graph.
     """
 
     name: str
@@ -100,7 +100,7 @@ class CaptureSessionOpened:
     """A capture session began.
 
     Attributes:
-        memory: figures before the first capture.
+        memory: memory figures before the first capture.
     """
 
     memory: MemoryFigures
@@ -111,9 +111,9 @@ class CaptureSessionClosed:
     """A capture session ended.
 
     Attributes:
-        num_graphs: graphs captured in it.
+        num_graphs: number of graphs captured in it.
         seconds: host time from opening to closing.
-        memory: figures after the last capture.
+        memory: memory figures after the last capture.
     """
 
     num_graphs: int
@@ -135,11 +135,11 @@ RuntimeEvent: TypeAlias = (
 
 
 class RuntimeObserver(Protocol):
-    """Receives the events of the callables and sessions it was handed to.
+    """Receives the events of the callables and sessions that it is passed to.
 
-    Without one no time is taken and no event is made. It is called on the thread of the call it
-    reports; what it raises reaches the caller.
+    Without an observer, no time is measured and no event is created. It is called on the thread of
+    the call it reports. Its exceptions reach the caller.
     """
 
     def observe(self, event: RuntimeEvent, /) -> None:
-        """Take note of one event; called inside the step, so be quick."""
+        """Handle one event; called inside the step, so be quick."""

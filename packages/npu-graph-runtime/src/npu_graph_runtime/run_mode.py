@@ -1,4 +1,4 @@
-"""The run mode that a caller chooses for each call of a model."""
+"""The run mode of a call of a model, chosen by the caller."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import enum
 
 
 class RunMode(enum.Enum):
-    """How the current call is to be run.
+    """How the current call runs.
 
-    A :class:`~npu_graph_runtime.GraphedCallable` captures and replays only in its own run mode and
-    calls through in every other, which is what lets a ``FULL`` wrapper contain ``PIECEWISE`` ones.
+    A :class:`~npu_graph_runtime.GraphedCallable` captures and replays only in its own run mode, and
+    calls its function in every other one. A ``FULL`` wrapper can therefore contain ``PIECEWISE``
+    ones.
     """
 
     EAGER = "eager"

@@ -1,7 +1,7 @@
-"""The private names of torch that the package stands on.
+"""The private names of torch that this package uses.
 
-Each has a line that says in which versions of torch it is, and why it is needed. Private names of
-torch_npu are all in `npu_graph_runtime.devices.npu`.
+Each function says in which versions of torch the name exists and why it is needed. All private
+names of torch_npu are in `npu_graph_runtime.devices.npu`.
 """
 
 # ruff: noqa: SLF001 - this file is their place
@@ -72,7 +72,7 @@ def out_of_tree_backend() -> str:
 
 
 def schema_of(operator: OpOverload[..., Any]) -> FunctionSchema:
-    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14, the only road to it."""
+    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14; there is no public API."""
     return operator._schema
 
 
@@ -90,7 +90,7 @@ def run_cpu_kernel(
 def has_kernel(operator: OpOverload[..., Any], key: str) -> bool:
     """Return whether an operator has a kernel for exactly this dispatch key.
 
-    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: nothing public tells.
+    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: there is no public API.
     """
     name = operator.name()  # type: ignore[no-untyped-call]
     found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
@@ -100,23 +100,23 @@ def has_kernel(operator: OpOverload[..., Any], key: str) -> bool:
 def python_kernels() -> AbstractSet[str]:
     """Return which kernels are Python, registered by ``torch.library``: `namespace/name/key`.
 
-    ``torch.library._impls``, torch 2.10 to 2.14; torch offers no public way to ask. Empty where a
-    later torch has no such set: then an opaque operator is recorded as one launch.
+    ``torch.library._impls``, torch 2.10 to 2.14: there is no public API. Empty if a later torch has
+    no such set; an opaque operator is then recorded as one launch.
     """
     kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
     return kernels
 
 
 def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
-    """Return a function of as many tensors: whether type and layout of each are as of these.
+    """Return a function that checks whether the type and layout of tensors equal those of these.
 
-    Of shape, strides, dtype, device, gradients and dispatch keys, so the modes of torch count too;
-    not of addresses. It holds none of the tensors. A third of the time that Python takes.
+    It compares shape, strides, dtype, device, gradients and dispatch keys, so torch's modes count
+    too, but not addresses. It keeps no tensor alive, and takes a third of the time of Python.
 
-    `torch._C._dynamo.guards.TensorGuards`, torch 2.10 to 2.14, by which Dynamo compares inputs.
+    `torch._C._dynamo.guards.TensorGuards`, torch 2.10 to 2.14, with which Dynamo compares inputs.
 
     Returns:
-        ``None`` where one tensor is there twice, which its check refuses, or where a later torch
+        ``None`` if a tensor occurs twice, which its check rejects, or if a later torch
         has no such class.
     """
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
@@ -130,10 +130,11 @@ def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
 
 
 def abandon_dispatch_mode(mode: TorchDispatchMode) -> None:
-    """Take a mode off torch's stack, as often as it is there, after an exception.
+    """Remove a mode from torch's stack, as often as it is there, after an exception.
 
-    An interrupt may come as a mode is entered or left, which is Python: then its own ``__exit__``
-    does not know how far that came. It keeps what some flags of torch's module were before.
+    An interrupt may occur while a mode is entered or left, because that is Python code. Its own
+    ``__exit__`` then does not know the state. It keeps the former values of some flags of torch's
+    module.
 
     `_get_current_dispatch_mode_stack`, `_pop_mode` and the flags: torch 2.10 to 2.14.
     """
@@ -150,10 +151,10 @@ def abandon_dispatch_mode(mode: TorchDispatchMode) -> None:
 
 
 def tensor_offset() -> int | None:
-    """Return at how many bytes of a tensor's Python object torch's own tensor lies.
+    """Return the offset in bytes of torch's own tensor in a tensor's Python object.
 
-    `Tensor._cdata`, torch 2.10 to 2.14, the address that stands there. The offset is 16 or 24: it
-    depends on how torch holds its tensor. ``None`` where a later torch has it nowhere there.
+    `Tensor._cdata`, torch 2.10 to 2.14, is the address at that offset. It is 16 or 24, depending on
+    how torch stores its tensor. ``None`` if a later torch stores it elsewhere.
     """
     tensor = torch.zeros(1)
     address = getattr(tensor, "_cdata", None)
@@ -167,12 +168,12 @@ def tensor_offset() -> int | None:
 def run_python_kernel(
     operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Callable[[], Any] | None:
-    """Return what runs an operator's kernel, which offers what it calls to dispatch modes.
+    """Return a function that runs an operator's kernel and offers its calls to dispatch modes.
 
-    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14, as `torch.library` asks it.
+    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14, used as in `torch.library`.
 
     Returns:
-        ``None`` where the kernel for the device of the arguments is not Python.
+        ``None`` if the kernel for the device of the arguments is not Python.
     """
     devices = [value.device.type for value in args if isinstance(value, torch.Tensor)]
     if not isinstance(operator, OpOverload) or not devices:
@@ -191,10 +192,10 @@ def run_python_kernel(
 
 
 def end_cuda_allocation(index: int, pool: object) -> None:
-    """End what a capture began in torch.cuda's allocator, where the device refused the capture.
+    """End what a capture began in torch.cuda's allocator, if the device rejected the capture.
 
-    `torch._C._cuda_endAllocateToPool`, torch 2.10 to 2.14 with CUDA; `CUDAGraph.capture_end` does
-    it only behind a capture that the device took. Where nothing is open it says so.
+    `torch._C._cuda_endAllocateToPool`, torch 2.10 to 2.14 with CUDA. `CUDAGraph.capture_end` calls
+    it only after a successful capture. It raises if nothing is open.
     """
     end = getattr(torch._C, "_cuda_endAllocateToPool", None)
     if end is not None:
@@ -202,10 +203,10 @@ def end_cuda_allocation(index: int, pool: object) -> None:
 
 
 def storage_owners(tensor: torch.Tensor) -> int:
-    """Return how many tensors, and storage objects of Python, hold a tensor's memory.
+    """Return the number of tensors and Python storage objects that refer to a tensor's memory.
 
-    `torch._C._storage_Use_Count`, torch 2.10 to 2.14, which torch's own graph trees ask too: there
-    is no public way to learn whether memory is shared.
+    `torch._C._storage_Use_Count`, torch 2.10 to 2.14, which torch's graph trees also use: no public
+    API tells whether memory is shared.
     """
     storage = tensor.untyped_storage()
     count: int = torch._C._storage_Use_Count(storage._cdata)
@@ -218,5 +219,5 @@ def negated_view(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the tensor that a tensor is a view of: `_base`, torch 2.10 to 2.14, the only road."""
+    """Return the tensor that a tensor is a view of: `_base`, torch 2.10 to 2.14; no public API."""
     return tensor._base

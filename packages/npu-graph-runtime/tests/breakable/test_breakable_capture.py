@@ -11,21 +11,23 @@ from torch import Tensor
 
 from npu_graph_runtime import (
     CaptureSession,
-    CaptureSessionError,
-    EagerSegmentError,
     FakeDevice,
     GraphContext,
     GraphDevice,
     GraphedCallable,
     GraphKey,
     GraphRuntimeError,
-    IllegalWhileCapturingError,
-    InputAddressError,
     NpuDevice,
     RunMode,
     SegmentedGraph,
     runs_captured,
     runs_eagerly,
+)
+from npu_graph_runtime.errors import (
+    CaptureSessionError,
+    EagerSegmentError,
+    IllegalWhileCapturingError,
+    InputAddressError,
 )
 
 KEY = GraphKey(num_tokens=4)

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime import (
-    CaptureGuard,
     CaptureSession,
-    EagerSegmentError,
     FakeDevice,
     GraphContext,
     GraphDevice,
@@ -21,9 +19,10 @@ from npu_graph_runtime import (
     NpuDevice,
     RunMode,
     break_graph,
-    find_first_difference,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import CaptureGuard, find_first_difference
+from npu_graph_runtime.errors import EagerSegmentError
 
 KEY = GraphKey(num_tokens=4)
 

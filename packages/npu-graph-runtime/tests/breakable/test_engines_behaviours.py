@@ -21,19 +21,17 @@ from torch import Tensor, nn
 from npu_graph_runtime import (
     Capture,
     CaptureSession,
-    CaptureSessionError,
-    EagerSegmentError,
     FakeDevice,
     GraphContext,
     GraphDevice,
     GraphedCallable,
     GraphKey,
-    GraphNotCapturedError,
     NpuDevice,
     RunMode,
     SegmentedGraph,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import CaptureSessionError, EagerSegmentError, GraphNotCapturedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable
 
-    from npu_graph_runtime import DeviceGraph, GraphDevice, Stream
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph, Stream
 
 WIDTH = 6
 

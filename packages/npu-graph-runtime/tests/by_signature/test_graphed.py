@@ -19,12 +19,10 @@ from npu_graph_runtime import (
     GraphContext,
     GraphDevice,
     Graphed,
-    KeptMemoryError,
-    MissPolicy,
-    UnsupportedInputError,
     graphed,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import KeptMemoryError, UnsupportedInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -350,9 +348,7 @@ class TestRefusals:
         for factor in (2.0, 3.0):
             assert torch.equal(step(x, Foreign(factor)), x * factor)
         assert step.counters.eager == {EagerReason.UNSUPPORTED_INPUT: 3}
-        raising: Graphed = graphed(
-            lambda x, f: x * f.factor, device=device, on_refusal=MissPolicy.RAISE
-        )
+        raising: Graphed = graphed(lambda x, f: x * f.factor, device=device, strict=True)
         with pytest.raises(UnsupportedInputError, match=r"f is of type Foreign.*bind the object"):
             raising(x, f=Foreign(1.0))
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from npu_graph_runtime import CudaDevice, DeviceUnavailableError, GraphDevice
+from npu_graph_runtime import CudaDevice, GraphDevice
+from npu_graph_runtime.errors import DeviceUnavailableError
 
 
 def test_cuda_device_fits_the_seam() -> None:

@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from npu_graph_runtime import (
-    CaptureSession,
-    DeadlockError,
-    DeviceError,
-    FakeDevice,
-    GraphContext,
-    GraphDevice,
-    MemoryFigures,
-    diagnose,
-)
+from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext, GraphDevice
+from npu_graph_runtime.device import MemoryFigures
+from npu_graph_runtime.diagnosis import diagnose
+from npu_graph_runtime.errors import DeadlockError, DeviceError
 from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from npu_graph_runtime import DeviceGraph, Stream
+    from npu_graph_runtime.device import DeviceGraph, Stream
 
 
 def test_fake_device_fits_the_seam(fake: FakeDevice) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from npu_graph_runtime import DeadlockError
 from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work, device_failure
+from npu_graph_runtime.errors import DeadlockError
 
 
 class Gate(Work):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-from npu_graph_runtime import DeadlockError, FakeDevice, Stream
+from npu_graph_runtime import FakeDevice
+from npu_graph_runtime.errors import DeadlockError
+
+if TYPE_CHECKING:
+    from npu_graph_runtime.device import Stream
 
 
 def test_work_of_a_held_device_runs_in_advance_only() -> None:

@@ -11,18 +11,18 @@ import torch
 import cann_sim
 from npu_graph_runtime import (
     CaptureSession,
-    DeviceUnavailableError,
-    Event,
-    ExternalEvent,
-    FeatureNotSupportedError,
     GraphContext,
     GraphDevice,
     GraphedCallable,
     GraphKey,
-    IllegalWhileCapturingError,
     NpuDevice,
     RunMode,
-    Stream,
+)
+from npu_graph_runtime.device import Event, ExternalEvent, Stream
+from npu_graph_runtime.errors import (
+    DeviceUnavailableError,
+    FeatureNotSupportedError,
+    IllegalWhileCapturingError,
 )
 
 KEY = GraphKey(num_tokens=4)

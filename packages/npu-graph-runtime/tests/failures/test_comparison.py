@@ -16,22 +16,22 @@ import cann_sim
 from npu_graph_runtime import (
     AddressCheck,
     CaptureSession,
-    DeviceTimeoutError,
-    DifferenceKind,
     FakeDevice,
     GraphContext,
     GraphDevice,
     GraphedCallable,
     GraphKey,
+    NpuDevice,
+    RunMode,
+    runs_captured,
+    runs_eagerly,
+)
+from npu_graph_runtime.diagnosis import DifferenceKind, Side, find_first_difference
+from npu_graph_runtime.errors import (
+    DeviceTimeoutError,
     GraphNotCapturedError,
     InputAddressError,
     KernelError,
-    NpuDevice,
-    RunMode,
-    Side,
-    find_first_difference,
-    runs_captured,
-    runs_eagerly,
 )
 
 if TYPE_CHECKING:
@@ -501,9 +501,15 @@ import cann_sim
 cann_sim.activate()
 import torch
 from npu_graph_runtime import (
-    CaptureSession, GraphContext, GraphedCallable, GraphKey, NpuDevice, RunMode, runs_eagerly,
-    find_first_difference,
+    CaptureSession,
+    GraphContext,
+    GraphKey,
+    GraphedCallable,
+    NpuDevice,
+    RunMode,
+    runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import find_first_difference
 device, context = NpuDevice(), GraphContext()
 attention = runs_eagerly(context)(lambda x: x * 2)
 graphed = GraphedCallable(

@@ -12,21 +12,22 @@ from torch import Tensor, nn
 
 from npu_graph_runtime import (
     CaptureSession,
-    DifferenceKind,
     FakeDevice,
-    FirstDifference,
     GraphContext,
     GraphDevice,
     GraphedCallable,
     GraphKey,
-    GraphNotCapturedError,
     RunMode,
-    ShadowDifferenceError,
-    ShadowValidation,
-    find_first_difference,
     runs_captured,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import (
+    DifferenceKind,
+    FirstDifference,
+    ShadowValidation,
+    find_first_difference,
+)
+from npu_graph_runtime.errors import GraphNotCapturedError, ShadowDifferenceError
 from npu_graph_runtime.failures.preserved_memory import PreservedMemory
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from npu_graph_runtime import (
     CaptureSession,
-    CaptureSessionError,
     FakeDevice,
     GraphContext,
     GraphDevice,
@@ -18,9 +17,10 @@ from npu_graph_runtime import (
     GraphKey,
     NpuDevice,
     RunMode,
-    TensorDump,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import TensorDump
+from npu_graph_runtime.errors import CaptureSessionError
 
 if TYPE_CHECKING:
     from pathlib import Path

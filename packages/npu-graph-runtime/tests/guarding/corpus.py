@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from npu_graph_runtime import FindingKind
+from npu_graph_runtime.diagnosis import FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,17 +16,16 @@ from torch import Tensor, nn
 
 from guarding.corpus import HARMLESS, HIDDEN, Case
 from npu_graph_runtime import (
-    CaptureGuard,
     CaptureSession,
-    FindingKind,
     GraphContext,
     GraphedCallable,
     GraphKey,
     NpuDevice,
     RunMode,
-    UncapturableError,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import CaptureGuard, FindingKind
+from npu_graph_runtime.errors import UncapturableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,18 +11,16 @@ from torch import Tensor, nn
 
 from guarding.corpus import HARMLESS, HIDDEN, Case
 from npu_graph_runtime import (
-    CaptureGuard,
     CaptureSession,
     FakeDevice,
-    FindingKind,
     GraphContext,
     GraphedCallable,
     GraphKey,
     NpuDevice,
     RunMode,
-    find_uncapturable,
     runs_eagerly,
 )
+from npu_graph_runtime.diagnosis import CaptureGuard, FindingKind, find_uncapturable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

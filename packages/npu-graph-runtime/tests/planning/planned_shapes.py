@@ -17,8 +17,6 @@ cann_sim.activate()
 import torch  # noqa: E402
 
 from npu_graph_runtime import (  # noqa: E402
-    CaptureBudget,
-    CapturePlanner,
     CaptureSession,
     GraphContext,
     GraphedCallable,
@@ -27,11 +25,12 @@ from npu_graph_runtime import (  # noqa: E402
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.planning import CaptureBudget, CapturePlanner  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npu_graph_runtime import ExternalEvent
+    from npu_graph_runtime.device import ExternalEvent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

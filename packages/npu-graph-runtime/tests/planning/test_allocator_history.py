@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from npu_graph_runtime import AllocatorRecord, CapturePlanner, NpuDevice
+from npu_graph_runtime.planning import CapturePlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from npu_graph_runtime import NpuDevice
+    from npu_graph_runtime.device import AllocatorRecord
 
 
 def is_on(npu: NpuDevice) -> bool:

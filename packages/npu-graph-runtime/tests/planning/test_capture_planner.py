@@ -9,24 +9,22 @@ import pytest
 import torch
 
 from npu_graph_runtime import (
-    CaptureBudget,
-    CapturePlanner,
     CaptureSession,
-    CaptureSizeError,
     FakeDevice,
     GraphContext,
     GraphedCallable,
     GraphKey,
-    OutOfDeviceResourcesError,
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import CaptureSizeError, OutOfDeviceResourcesError
+from npu_graph_runtime.planning import CaptureBudget, CapturePlanner
 from npu_graph_runtime.planning.capture_planner import evenly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from npu_graph_runtime import CapturePlan
+    from npu_graph_runtime.planning import CapturePlan
 
 SIZES = (1, 2, 4, 8, 16, 24, 32)
 ROW_BYTES = 2 * 64 * 4  # what a capture of `doubled_twice` allocates for a row, of float32

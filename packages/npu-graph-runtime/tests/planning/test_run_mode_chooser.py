@@ -16,19 +16,17 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     GraphKey,
-    OutOfDeviceMemoryError,
-    RankDisagreementError,
     RunMode,
-    RunModeCandidate,
-    RunModeChoice,
-    RunModeChooser,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import OutOfDeviceMemoryError, RankDisagreementError
+from npu_graph_runtime.planning import RunModeCandidate, RunModeChoice, RunModeChooser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from npu_graph_runtime import NpuDevice, RuntimeEvent
+    from npu_graph_runtime import NpuDevice
+    from npu_graph_runtime.observer import RuntimeEvent
 
 KEY = GraphKey(num_tokens=4)
 EAGER, BREAKABLE, FULL = RunMode.EAGER, RunMode.BREAKABLE, RunMode.FULL

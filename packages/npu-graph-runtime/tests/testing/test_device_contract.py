@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_graph_runtime import (
-    CudaDevice,
-    DeviceUnavailableError,
-    FakeDevice,
-    FeatureNotSupportedError,
-)
+from npu_graph_runtime import CudaDevice, FakeDevice
+from npu_graph_runtime.errors import DeviceUnavailableError, FeatureNotSupportedError
 from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:

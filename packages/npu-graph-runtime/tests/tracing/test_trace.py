@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from npu_graph_runtime import Trace
+from npu_graph_runtime.tracing import Trace
 
 if TYPE_CHECKING:
     from pathlib import Path

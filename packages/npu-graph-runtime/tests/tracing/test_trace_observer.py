@@ -13,12 +13,11 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     GraphKey,
-    GraphNotCapturedError,
     RunMode,
-    Trace,
-    TraceObserver,
     runs_eagerly,
 )
+from npu_graph_runtime.errors import GraphNotCapturedError
+from npu_graph_runtime.tracing import Trace, TraceObserver
 
 if TYPE_CHECKING:
     from npu_graph_runtime import FakeDevice, GraphDevice, NpuDevice

@@ -1,7 +1,7 @@
-"""The command ``npu-graph-check``: what a device does, claim by claim, in one file.
+"""The command ``npu-graph-check``: tests assumptions about a device and writes one file.
 
-This package is apart from ``npu_graph_testing``, whose import loads torch: ``--help``, ``list``,
-``show`` and ``compare`` answer at once, on any machine. Probes that need torch load it themselves.
+This package is separate from ``npu_graph_testing``, whose import loads torch. ``--help``, ``list``,
+``show`` and ``compare`` therefore work at once, on any machine. Probes that need torch load it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each command of ``npu-graph-check`` does."""
+"""The implementation of each ``npu-graph-check`` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command says in one line instead of doing its work."""
+"""Errors that the command reports in one line."""
 
 
 class CheckError(Exception):

@@ -1,4 +1,4 @@
-"""What a probe is, and how it says what it saw."""
+"""The definition of a probe, and how it records observations."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NPU_AND_CUDA = frozenset({"npu", "cuda"})
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Probe:
-    """One look at the device, made by a process of its own.
+    """One test of an assumption about the device, run in a separate process.
 
     Attributes:
-        id: ``<group>.<name>``; results are compared by it, so it does not change.
-        title: the claim that is looked at, as a sentence.
-        run: ``<module>:<function>``, imported in the probe's process alone. The function takes a
-            `Look`, and `argument` where that is given.
-        argument: what one of several probes of the same function looks at.
-        rows: ids of the rows of docs/fidelity.md that the probe observes.
+        id: ``<group>.<name>``; results are compared by id, so it must not change.
+        title: the assumption, as a sentence.
+        run: ``<module>:<function>``, imported only in the probe's process. The function's
+            parameters are a `Look`, and `argument` if given.
+        argument: distinguishes several probes of the same function.
+        rows: ids of the rows of docs/fidelity.md that the probe tests.
         limit_s: seconds after which the probe counts as hung and its process is ended.
-        devices: the kinds of device that it can look at.
-        risk: what it may do to others on the device; such a probe runs with ``--risky`` only.
+        devices: the kinds of device that it supports.
+        risk: how it may disturb others on the device; such a probe only runs with ``--risky``.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Probe:
         return self.id.partition(".")[0]
 
     def function(self) -> Callable[[Look], None]:
-        """Import what the probe runs."""
+        """Import the probe's function."""
         module, _, name = self.run.partition(":")
         function: Callable[..., None] = getattr(importlib.import_module(module), name)
         if not self.argument:
@@ -60,16 +60,16 @@ class NotTriedError(Exception):
 
 
 class Look:
-    """Writes down what a probe sees, line by line, so that it is kept whatever ends the process.
+    """Records a probe's observations line by line, so that they survive any end of the process.
 
     Args:
-        lines: where to write, a line of JSON each.
+        lines: file to write to, one line of JSON each.
         device: the kind of device, ``npu`` or ``cuda``.
 
     Attributes:
         device: as given.
         found_otherwise: whether something was not as expected.
-        num_seen: how many observations and figures there are.
+        num_seen: number of observations and figures.
     """
 
     def __init__(self, lines: IO[str], device: str) -> None:
@@ -79,16 +79,16 @@ class Look:
         self.num_seen = 0
 
     def doing(self, what: str) -> None:
-        """Say what comes next. Where the probe hangs or crashes, its verdict names this."""
+        """Record the next action. If the probe hangs or crashes, its verdict names this."""
         self._write(doing=what)
 
     def expect(self, what: str, seen: object, expected: object) -> bool:
-        """Write down what was seen beside what the row says; return whether they are equal.
+        """Record an observation with its expected value; return whether they are equal.
 
         Args:
-            what: what was looked at, without addresses and other words that differ between runs.
+            what: what was observed, without addresses and other words that differ between runs.
             seen: a number, text, flag or None, or lists of them; other objects become text.
-            expected: likewise; floats are compared exactly, and NaN is equal to NaN.
+            expected: a value of the same kinds; floats are compared exactly, and NaN equals NaN.
         """
         shown, wanted = as_plain(seen), as_plain(expected)
         agrees = bool(shown == wanted)
@@ -111,7 +111,7 @@ class Look:
         raise NotTriedError(because)
 
     def end(self, verdict: str, because: str = "") -> None:
-        """Write the verdict; what runs the probe does so."""
+        """Record the verdict; called by the code that runs the probe."""
         self._write(verdict=verdict, because=because)
 
     def _write(self, **line: object) -> None:

@@ -1,7 +1,7 @@
-"""What tests of code on device graphs share: the contract of a device, and attention to try.
+"""Test support for code on device graphs: a contract suite for devices, and attention models.
 
-`npu_graph_testing.attention` needs attn-update (the extra ``attention``); the rest needs
-npu-graph-runtime, whose `FakeDevice` is the device to test on without any other.
+`npu_graph_testing.attention` needs attn-update (the extra ``attention``). The rest needs only
+npu-graph-runtime, whose `FakeDevice` needs no hardware.
 """
 
 from npu_graph_testing.__about__ import __version__

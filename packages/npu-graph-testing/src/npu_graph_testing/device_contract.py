@@ -11,16 +11,17 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from npu_graph_runtime import FeatureNotSupportedError
+from npu_graph_runtime.errors import FeatureNotSupportedError
 
 if TYPE_CHECKING:
-    from npu_graph_runtime import DeviceGraph, GraphDevice, Stream
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph, Stream
 
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
 
 def _of_optional_feature(test: _Test) -> _Test:
-    """Skip a test where the device says that it does not support what the test needs."""
+    """Skip a test if the device says that it does not support the tested feature."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -33,12 +34,12 @@ def _of_optional_feature(test: _Test) -> _Test:
 
 
 class DeviceContract:
-    """What any device behind the seam does; run with pytest.
+    """Tests that every implementation of `GraphDevice` must pass; run with pytest.
 
-    Subclass it as ``Test<Device>`` with a fixture ``device``, the implementation. Override
-    :meth:`issue_updatable` where the device can only update certain operators. Tests of task groups
-    and external events are skipped where the device raises
-    :class:`~npu_graph_runtime.FeatureNotSupportedError` for them.
+    Subclass it as ``Test<Device>`` with a fixture ``device`` that returns the implementation.
+    Override :meth:`issue_updatable` if the device can only update certain operators. Tests of task
+    groups and external events are skipped if the device raises
+    :class:`~npu_graph_runtime.errors.FeatureNotSupportedError` for them.
     """
 
     @staticmethod
@@ -53,7 +54,7 @@ class DeviceContract:
         torch.mul(source, factor, out=out)
 
     def test_use_stream_body_runs_on_that_stream_in_order(self, device: GraphDevice) -> None:
-        """Work of one stream runs in the order in which it was issued."""
+        """Work on one stream runs in the order in which it was launched."""
         values = torch.ones(4, device=device.torch_device)
         stream = _ready_stream(device)
         with device.use_stream(stream):
@@ -73,7 +74,7 @@ class DeviceContract:
 
     @_of_optional_feature
     def test_event_waited_for_on_other_stream_orders_work(self, device: GraphDevice) -> None:
-        """A stream that waits for an event sees what was issued before its record."""
+        """A stream that waits for an event sees the work launched before its record."""
         source = torch.zeros(4, device=device.torch_device)
         copy = torch.zeros(4, device=device.torch_device)
         producer, consumer = _ready_stream(device), device.create_stream()
@@ -92,7 +93,7 @@ class DeviceContract:
 
     @_of_optional_feature
     def test_wait_stream_orders_work(self, device: GraphDevice) -> None:
-        """``wait_stream`` waits for what the other stream holds at the call."""
+        """``wait_stream`` waits for the work on the other stream at the time of the call."""
         values = torch.zeros(4, device=device.torch_device)
         first, second = _ready_stream(device), device.create_stream()
         gate = device.create_external_event()
@@ -117,7 +118,7 @@ class DeviceContract:
         _expect("stream.query()", stream.query(), True)
 
     def test_capture_runs_nothing(self, device: GraphDevice) -> None:
-        """What is captured leaves memory that existed before as it was."""
+        """A capture does not change memory that existed before."""
         buffer = torch.ones(4, device=device.torch_device)
         graph = _captured(device, lambda: buffer.add_(1))
         device.synchronize()
@@ -127,7 +128,7 @@ class DeviceContract:
         _expect("buffer.tolist()", buffer.tolist(), [2.0] * 4)
 
     def test_replay_reads_new_inputs_at_same_addresses(self, device: GraphDevice) -> None:
-        """A replay computes with what its input buffers hold then."""
+        """A replay computes with the present values of its input buffers."""
         source = torch.zeros(4, device=device.torch_device)
         out = torch.zeros(4, device=device.torch_device)
         graph = _captured(device, lambda: out.copy_(source * 2 + 1))
@@ -262,7 +263,7 @@ class DeviceContract:
 
     @_of_optional_feature
     def test_replay_first_update_after_uses_new_arguments(self, device: GraphDevice) -> None:
-        """The decode protocol: a device event orders the lane behind the previous replay."""
+        """The decode protocol: a device event orders the lane after the previous replay."""
         source = torch.ones(4, device=device.torch_device)
         out, sums = torch.zeros_like(source), torch.zeros_like(source)
         event, lane, main = device.create_external_event(), _ready_stream(device), None
@@ -464,7 +465,7 @@ class DeviceContract:
         del held
 
     def test_captured_graph_takes_streams_until_it_is_reset(self, device: GraphDevice) -> None:
-        """What a graph takes of the device's streams comes back; a device may not tell of them."""
+        """A graph returns its streams to the device, if the device reports them."""
         values = torch.ones(4, device=device.torch_device)
         _captured(device, lambda: values.add_(1)).reset()
         device.synchronize()
@@ -498,13 +499,13 @@ class DeviceContract:
 
 
 def _expect(what: str, found: object, expected: object) -> None:
-    """Compare, with a message that says what differs also where pytest rewrites no assertion."""
+    """Compare, with a message about the difference even without pytest's assertion rewriting."""
     if found != expected:
         raise AssertionError(f"{what} is {found!r}, expected {expected!r}")
 
 
 def _ready_stream(device: GraphDevice) -> Stream:
-    """Return a new stream, after what the current one has issued is done."""
+    """Return a new stream, after the current one is done."""
     device.synchronize()
     return device.create_stream()
 
@@ -548,7 +549,7 @@ def _refused_while_capturing(device: GraphDevice, action: Callable[[], object]) 
 
 
 def _assert_usable(device: GraphDevice) -> None:
-    """Capture and replay a small graph, and find nothing left over from what came before."""
+    """Capture and replay a small graph, and check that earlier work left nothing behind."""
     _expect("device.is_capturing()", device.is_capturing(), False)
     device.synchronize()
     buffer = torch.zeros(4, device=device.torch_device)

@@ -1,16 +1,16 @@
-"""Errors of this package; each one is also a built-in exception."""
+"""Errors of this package; each also derives from a built-in exception."""
 
 
 class PiecewiseSplitError(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Base of all errors of this package."""
 
 
 class SplittingOpError(PiecewiseSplitError, ValueError):
-    """A splitting op is malformed, cannot be decided, occurs nowhere, or lacks its side input.
+    """A splitting op is malformed, ambiguous or absent, or lacks its side input.
 
     Attributes:
-        absent: The names that no node calls, as ``ns::op`` or ``ns::op.overload``; empty where
-            something else is wrong.
+        absent: The names that no node calls, as ``ns::op`` or ``ns::op.overload``; empty for other
+            errors.
     """
 
     def __init__(self, message: str, *, absent: tuple[str, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Names of operators: how a caller writes one, and which ones a graph node answers to."""
+"""Names of operators: the forms that callers can use, and the nodes that match them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DOTTED = re.compile(r"(?:torch\.ops\.)?(\w+)\.(\w+)(?:\.(\w+))?")
 
 
 def parse_operator_name(operator: str | OpOverload | OpOverloadPacket) -> str:
-    """Bring one way of naming an operator to ``ns::op`` or ``ns::op.overload``.
+    """Convert the name of an operator to ``ns::op`` or ``ns::op.overload``.
 
     Args:
-        operator: ``"ns::op"``, ``"ns::op.overload"``, the dotted spellings ``"ns.op"``,
+        operator: ``"ns::op"``, ``"ns::op.overload"``, the dotted forms ``"ns.op"``,
             ``"ns.op.overload"`` and ``"torch.ops.ns.op"``, or the operator object itself.
 
     Returns:
@@ -62,15 +62,16 @@ def packet_name(operator: OpOverload | OpOverloadPacket) -> str:
 
 
 def answers_to(operator: OpOverload | OpOverloadPacket, name: str) -> bool:
-    """Say whether a called operator is the one that a canonical name means.
+    """Return whether a called operator matches a canonical name.
 
     Args:
-        operator: What a node calls: an overload (ATen-level graph) or a packet (Dynamo-level).
-        name: Canonical, from :func:`parse_operator_name`.
+        operator: The operator that a node calls: an overload (ATen graph) or a packet (Dynamo
+            graph).
+        name: Canonical name from :func:`parse_operator_name`.
 
     Raises:
-        SplittingOpError: The name asks for one overload, the graph calls the packet, and the
-            packet has several, so nothing in the graph says which one will run.
+        SplittingOpError: The name has an overload, the graph calls the packet, and the
+            packet has several overloads, so the graph does not determine which one will run.
     """
     packet, _, overload = name.partition(".")
     if packet_name(operator) != packet:

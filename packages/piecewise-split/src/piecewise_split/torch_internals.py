@@ -1,6 +1,6 @@
 """The private names of torch that this package uses; no other file uses any.
 
-Each has a line that says in which versions of torch it is, and why it is needed.
+Each function says in which versions of torch the name exists and why it is needed.
 """
 
 # ruff: noqa: SLF001 - this file is their place
@@ -39,19 +39,19 @@ __all__ = [
 def returned_types(operator: OpOverload) -> Sequence[torch.JitType]:
     """Return the types of an operator's results.
 
-    `_schema`, torch 2.10 to 2.14, the only road to them.
+    `_schema`, torch 2.10 to 2.14: there is no public API for them.
     """
     return [each.type for each in operator._schema.returns]
 
 
 def consists_of_others(name: str) -> bool:
-    """Return whether an operator is made of others, so that graphs at ATen level have none of it.
+    """Return whether an operator is composite, so that ATen graphs do not contain it.
 
-    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: nothing public tells. It
+    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: there is no public API. It
     raises for overloads of TorchScript, such as ``aten::cos.int``, which have no kernel at all.
 
     Args:
-        name: ``ns::op`` or ``ns::op.overload``; false for one that torch does not know.
+        name: ``ns::op`` or ``ns::op.overload``; false if torch does not know it.
     """
     namespace, _, called = name.partition("::")
     base, _, overload = called.partition(".")
@@ -68,26 +68,26 @@ def consists_of_others(name: str) -> bool:
 
 
 def special_calling_convention(graph: torch.fx.Graph) -> str | None:
-    """Return the name of a graph's calling convention, or None where it is that of a function.
+    """Return the name of a graph's calling convention, or None if it is that of a function.
 
-    `_codegen`, torch 2.10 to 2.14: `Graph.set_codegen` is public, what it sets cannot be asked for.
+    `_codegen`, torch 2.10 to 2.14: `Graph.set_codegen` is public, but there is no public getter.
     """
     codegen = graph._codegen
     return None if type(codegen) is CodeGen else type(codegen).__name__
 
 
 def set_grad_mode() -> Callable[[bool], None]:
-    """Return the function that Dynamo writes into graphs to change the grad mode.
+    """Return the function that Dynamo inserts into graphs to change the grad mode.
 
-    `torch._C._set_grad_enabled`, torch 2.10 to 2.14: graphs call it and no public one.
+    `torch._C._set_grad_enabled`, torch 2.10 to 2.14: graphs call this private function.
     """
     return torch._C._set_grad_enabled
 
 
 def mode_enters() -> frozenset[object]:
-    """Return the functions that Dynamo writes into graphs to enter autocast and inference mode.
+    """Return the functions that Dynamo inserts into graphs to enter autocast and inference mode.
 
-    torch 2.10 to 2.14: graphs call these and no public ones.
+    torch 2.10 to 2.14: graphs call these private functions.
     """
     return frozenset(
         {
@@ -98,7 +98,7 @@ def mode_enters() -> frozenset[object]:
 
 
 def mode_exits() -> frozenset[object]:
-    """Return the functions that leave what those of `mode_enters` entered; torch 2.10 to 2.14."""
+    """Return the functions that leave the modes entered by `mode_enters`; torch 2.10 to 2.14."""
     return frozenset(
         {
             torch.amp.autocast_mode._exit_autocast,
@@ -108,8 +108,8 @@ def mode_exits() -> frozenset[object]:
 
 
 def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
-    """Let the size of a dimension be a symbol in graphs of Dynamo.
+    """Make the size of a dimension symbolic in Dynamo's graphs.
 
-    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
+    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, but has no other public name.
     """
     torch._dynamo.mark_dynamic(tensor, dimension)

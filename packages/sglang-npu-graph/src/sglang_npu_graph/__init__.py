@@ -4,15 +4,10 @@ Importing this module imports nothing of the engine.
 """
 
 from sglang_npu_graph.__about__ import __version__
-from sglang_npu_graph.errors import EngineVersionError, HookError, OptionsError, PluginError
 from sglang_npu_graph.options import VARIABLE, Options
 
 __all__ = [
     "VARIABLE",
-    "EngineVersionError",
-    "HookError",
     "Options",
-    "OptionsError",
-    "PluginError",
     "__version__",
 ]

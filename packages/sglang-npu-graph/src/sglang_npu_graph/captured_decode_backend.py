@@ -27,7 +27,7 @@ _READ = ("input_ids", "positions")
 
 
 class CapturedGraph:
-    """A graph of a graphed callable, with what torch_npu recorded of its attention.
+    """A graph of a graphed callable, with torch_npu's records of its attention.
 
     Args:
         replay: Replays it.
@@ -40,10 +40,10 @@ class CapturedGraph:
 
 
 class CapturedDecodeBackend(UpdatedDecodeBackend):
-    """Captures in a session of its own, compares inputs and weights, and says what fails.
+    """Captures in a session of its own, compares inputs and weights, and names failures.
 
-    Graphs of `torch.compile`, and those whose memory the engine's memory saver holds, are captured
-    by the engine itself.
+    The engine itself captures graphs of `torch.compile`, and graphs in the memory of its memory
+    saver.
     """
 
     context: GraphContext

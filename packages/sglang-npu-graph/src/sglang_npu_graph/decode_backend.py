@@ -20,11 +20,11 @@ _LOGGER = logging.getLogger("sglang.npu_graph")
 
 
 class Lanes:
-    """One update lane for each device, shared by target and draft models.
+    """One update lane per device, shared by target and draft models.
 
     Args:
-        updater: How they issue updates.
-        native_folder: Where the native updater is built; None for its default.
+        updater: How they launch updates.
+        native_folder: Folder of the native updater; None for its default.
     """
 
     def __init__(self, updater: UpdaterChoice, native_folder: str | None) -> None:

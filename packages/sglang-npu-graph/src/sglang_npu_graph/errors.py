@@ -2,10 +2,10 @@
 
 
 class PluginError(SystemExit):
-    """The plugin was told to take part and cannot.
+    """The plugin is enabled but cannot work.
 
-    SGLang logs any `Exception` of a plugin and goes on without it; only this ends its start, with
-    the message on standard error.
+    SGLang logs any `Exception` of a plugin and continues without it. Only this error ends its
+    start, with the message on standard error.
     """
 
 

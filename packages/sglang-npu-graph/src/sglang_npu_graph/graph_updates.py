@@ -41,13 +41,14 @@ class GraphUpdates:
             graph.release()
 
     def add(self, key: Hashable, graph: DispatchedGraph) -> None:
-        """Take over a captured graph, if it has recorded attention.
+        """Manage the updates of a captured graph, if it has recorded attention.
 
-        An operator without a kind leaves it to the engine: `left_out` says so.
+        If an operator has no kind, the graph is left to the engine, and `left_out` names the
+        operator.
 
         Raises:
-            StepParameterError: The captured lengths break the rules of their kind.
-            ArgumentError: A workspace does not suffice for all lengths that a step may bring.
+            StepParameterError: The captured lengths violate the rules of their kind.
+            ArgumentError: A workspace does not suffice for all lengths of later steps.
         """
         self.forget(key)
         if not UpdatableGraph.has_records(graph):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def run_marked(context: CallContext) -> Callable[..., Any]:
-    """Return what stands around the call of each function that the engine marks to run eagerly.
+    """Return a wrapper for the call of each function that the engine marks to run eagerly.
 
     Args:
-        context: Of the backends in this process: while one of them captures, the function ends a
-            segment; else the engine goes on as it would.
+        context: Context of the backends in this process. While one of them captures, the function
+            ends a segment; otherwise the engine's own code runs.
     """
 
     def call(original: Callable[..., Any], marked: Any, *args: Any, **kwargs: Any) -> Any:

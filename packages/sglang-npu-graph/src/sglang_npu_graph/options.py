@@ -1,4 +1,4 @@
-"""What the environment says about this package, and whether the engine fits it."""
+"""The options of this package in the environment, and the check of the engine's version."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Options:
     """The value of the variable as JSON: ``1``, ``true``, or an object; see the README.
 
     Attributes:
-        updater: How updates of decode graphs are issued.
-        native_folder: Where the native updater is built; None for ``~/.cache/attn-update``.
-        decode: ``update`` orders and updates the engine's decode graphs by a lane; ``capture``
-            does that and captures them too; ``engine`` leaves them to it.
-        prefill: ``breakable`` captures prefill in segments where the engine is told to do so, by
-            its own option, which is off by default on NPUs; ``engine`` leaves that to it.
-        fusions: ``true``, or what `fx_passes.PassSelection.read` takes: decode steps are fused
-            before they are captured. None for not at all.
-        any_version: Whether another version of the engine than the one that was tried is taken.
+        updater: How updates of decode graphs are launched.
+        native_folder: Folder of the native updater; None for ``~/.cache/attn-update``.
+        decode: ``update`` orders and updates the engine's decode graphs with a lane; ``capture``
+            also captures them; ``engine`` uses the engine's own code.
+        prefill: ``breakable`` captures prefill in segments if the engine's own option for it is set
+            (off by default on NPUs); ``engine`` uses the engine's own code.
+        fusions: ``true``, or the argument of `fx_passes.PassSelection.read`: decode steps are fused
+            before they are captured. None disables fusion.
+        any_version: Whether to accept other versions of the engine than the tested one.
     """
 
     updater: UpdaterChoice = "auto"

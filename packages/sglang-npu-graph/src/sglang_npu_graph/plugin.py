@@ -1,4 +1,4 @@
-"""The door: SGLang's entry point ``sglang.srt.plugins``, called once in each of its processes."""
+"""Entry point: SGLang's ``sglang.srt.plugins``, called once in each of its processes."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def _resolve(target: str) -> Any:
 
 
 def _check_hooks(parts: list[tuple[str, Any, Any]], *_args: Any, **_kwargs: Any) -> None:
-    """Raise HookError if a part of the engine is still its own, or another plugin's.
+    """Raise HookError if a part of the engine is not replaced, or is replaced by another plugin.
 
     Args:
-        parts: The path of each part, what it was without hooks, and our hook.
+        parts: The path of each part, its original, and our hook.
     """
     for target, own, hook in parts:
         found = resolve_name(target)

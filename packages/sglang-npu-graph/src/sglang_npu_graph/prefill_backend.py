@@ -37,10 +37,11 @@ _READ = ("input_ids", "positions")
 
 
 class BreakablePrefillBackend(BreakableCudaGraphBackend):  # type: ignore[misc]
-    """Captures and replays a chunk's transformer layers in segments, by `npu_graph_runtime`.
+    """Captures and replays a chunk's transformer layers in segments, with `npu_graph_runtime`.
 
-    The engine's runner goes on to choose the size, fill static buffers, prepare attention and run
-    the head eagerly; what it marks with `eager_on_graph` runs eagerly between the segments.
+    The engine's runner still chooses the size, fills static buffers, prepares attention and runs
+    the head eagerly. Functions that it marks with `eager_on_graph` run eagerly between the
+    segments.
     """
 
     context: GraphContext
@@ -121,7 +122,7 @@ class BreakablePrefillBackend(BreakableCudaGraphBackend):  # type: ignore[misc]
         return shape_key in self._keys
 
     def replay(self, shape_key: Any, static_forward_batch: Any, **_kwargs: Any) -> Any:
-        """Replay the segments of a size, with what runs eagerly between them."""
+        """Replay the segments of a size, with the eager functions between them."""
         with self.context.run(RunMode.BREAKABLE, self._keys[shape_key]):
             self._steps(*[getattr(static_forward_batch, name) for name in _READ])
         return self._outputs[shape_key]
@@ -139,10 +140,10 @@ class BreakablePrefillBackend(BreakableCudaGraphBackend):  # type: ignore[misc]
 
 
 def choose_prefill(context: GraphContext) -> Callable[..., Any]:
-    """Return what stands around the engine's choice of what captures prefill.
+    """Return a wrapper for the engine's choice of a prefill backend.
 
     Args:
-        context: Shared by the backends that it makes.
+        context: Context shared by the created backends.
     """
     made = type(BreakablePrefillBackend.__name__, (BreakablePrefillBackend,), {"context": context})
 

@@ -1,6 +1,6 @@
-"""Runs of a step in front of its capture, as the engine's own backends make them.
+"""Runs a step before its capture, as the engine's own backends do.
 
-Nothing of the engine is imported here.
+Imports nothing from the engine.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def warm_up(
     forward: Callable[[], Any],
     behind: Callable[[], None] | None,
 ) -> Any:
-    """Run a step twice, and return what it gave the second time.
+    """Run a step twice, and return the result of the second run.
 
     Args:
-        device: Waited for in front of each run.
+        device: Synchronised before each run.
         ranks: The engine's group of tensor-parallel ranks, which begin each run together.
         forward: The step.
-        behind: What the engine does behind each run; None for nothing.
+        behind: Called after each run; None for nothing.
     """
     output = None
     for _ in range(_RUNS):

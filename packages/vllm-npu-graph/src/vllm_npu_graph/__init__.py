@@ -4,6 +4,6 @@ Importing this module imports nothing of the engine.
 """
 
 from vllm_npu_graph.__about__ import __version__
-from vllm_npu_graph.options import KEY, EngineVersionError, Options, OptionsError
+from vllm_npu_graph.options import KEY, Options
 
-__all__ = ["KEY", "EngineVersionError", "Options", "OptionsError", "__version__"]
+__all__ = ["KEY", "Options", "__version__"]

@@ -1,6 +1,6 @@
-"""The attention of one model in vLLM's FULL graphs: what is read from the engine's metadata.
+"""The attention of one model in vLLM's FULL graphs, read from the engine's metadata.
 
-Nothing of the engine is imported here.
+Imports nothing from the engine.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class AttentionUpdate(UpdatableLayers):
-    """The layers of one model; what a step has stands in the engine's forward context."""
+    """The layers of one model, with the metadata of a step from the engine's forward context."""
 
     def metadata(self, context: Any) -> Mapping[str, Any] | None:
-        """Return what the engine's forward context gives each layer in a step, by name."""
+        """Return the metadata of each layer in the engine's forward context, by name."""
         return context.attn_metadata  # type: ignore[no-any-return]
 
     def replaying(self, context: Any) -> AbstractContextManager[None]:
-        """Update the graph that is replayed inside, by what the engine's forward context says."""
+        """Update the graph that is replayed inside, from the engine's forward context."""
         return self.step(context.batch_descriptor, self.metadata(context))
 
 

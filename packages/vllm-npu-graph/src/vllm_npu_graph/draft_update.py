@@ -27,7 +27,7 @@ class DraftUpdate(AttentionUpdate):
         super().__init__(lane, frozenset(_by_launch([dict.fromkeys(layers)] * steps)))
 
     def metadata(self, context: Any) -> dict[str, Any]:
-        """Return what the engine gives each launch; each step of the draft has its own."""
+        """Return the engine's metadata of each launch; each step of the draft has its own."""
         return _by_launch(context.draft_attn_metadatas)
 
     def attention(
@@ -48,7 +48,7 @@ class DraftUpdate(AttentionUpdate):
 
 
 def _by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is given to each layer in each step, by the name of the launch."""
+    """Return the values of each layer in each step, by the name of the launch."""
     return {
         f"{layer}, step {step}": own
         for step, each in enumerate(steps)

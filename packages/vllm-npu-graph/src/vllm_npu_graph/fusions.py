@@ -1,4 +1,4 @@
-"""The fusions of fx_passes: a pass of the engine's pass manager, or in front of npugraph_ex."""
+"""The fusions of fx_passes, as a pass of the engine's pass manager or before npugraph_ex."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class FusionPass(VllmInductorPass):  # type: ignore[misc]
 
     Args:
         vllm_config: The engine's configuration.
-        settings: Which rules run, for `fx_passes.PassSelection.read`.
+        settings: Selects rules, for `fx_passes.PassSelection.read`.
 
     Attributes:
-        passes: The rules, and what they did.
+        passes: The rules and their results.
     """
 
     def __init__(self, vllm_config: Any, settings: Mapping[str, object]) -> None:
@@ -48,7 +48,7 @@ class FusionPass(VllmInductorPass):  # type: ignore[misc]
         return self.passes.uuid()
 
     def conclude(self) -> None:
-        """Tell what was fused, when all graphs are compiled.
+        """Log what was fused, after all graphs are compiled.
 
         Raises:
             RuleError: A required rule matched in no graph; the message has its near misses.
@@ -85,14 +85,14 @@ def add_fusions(vllm_config: Any, settings: Mapping[str, object]) -> FusionPass:
 
 
 class FusingCompiler(AscendCompiler):  # type: ignore[misc]
-    """The engine's compiler, which hands npugraph_ex graphs that the pass went over."""
+    """The engine's compiler, which fuses graphs before npugraph_ex gets them."""
 
     def compile(self, graph: GraphModule, *args: Any, **kwargs: Any) -> Any:
-        """Compile what the fusions made of a graph."""
+        """Compile a graph after fusing it."""
         return super().compile(self._fused(graph), *args, **kwargs)
 
     def load(self, handle: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Any:
-        """Compile a fused graph again: what was kept does not say what was fused."""
+        """Compile a fused graph again, because the cached one does not record its fusions."""
         fused = self._fused(graph)
         return super().load(handle if fused is graph else (handle[0], None), fused, *args, **kwargs)
 

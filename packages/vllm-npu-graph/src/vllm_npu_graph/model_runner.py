@@ -43,7 +43,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         self._graph_context: StepContext | None = None
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model, then let our parts stand for the engine's as far as they cover it."""
+        """Load the model, then replace the engine's parts by ours where they support the model."""
         super().load_model(*args, **kwargs)
         if self._options.attention:
             self._record_attention()
@@ -126,7 +126,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
 
 def _arguments(wrapper: Any) -> dict[str, Any]:
-    """Return what a wrapper like the engine's own is made with."""
+    """Return the arguments for a wrapper like the engine's own."""
     names = ("vllm_config", "runtime_mode", "use_eagle", "enable_enpu")
     given = {name: getattr(wrapper, name) for name in names}
     return {"runnable": wrapper.unwrap(), "cudagraph_options": wrapper.aclgraph_options, **given}

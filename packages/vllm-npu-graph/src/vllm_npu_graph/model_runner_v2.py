@@ -33,7 +33,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves the graphs of model runner v2 to the engine")
 
     def initialize_kv_cache(self, kv_cache_config: Any) -> None:
-        """Make what captures graphs; let ours stand for it if all attention is covered."""
+        """Create the graph capturer; replace it by ours if all attention is supported."""
         super().initialize_kv_cache(kv_cache_config)
         context = self.compilation_config.static_forward_context
         layers = {name: layer for name, layer in context.items() if hasattr(layer, "impl")}

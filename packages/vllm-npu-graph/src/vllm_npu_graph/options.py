@@ -1,4 +1,4 @@
-"""What the engine's configuration says about this package, and whether the engine fits it."""
+"""The package's options in the engine's configuration, and the check of the engine's version."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Options:
 
 
 def _installed(name: str) -> str:
-    """Return a version without what stands for its build, as in ``0.23.0+empty``."""
+    """Return a version without its build suffix, as in ``0.23.0+empty``."""
     try:
         return version(name).partition("+")[0]
     except PackageNotFoundError:

@@ -42,12 +42,12 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
 
     @classmethod
     def get_static_graph_wrapper_cls(cls) -> str:
-        """Return the name of what wraps a piece; without the key it makes the engine's wrapper."""
+        """Return the name of a piece's wrapper; without the key it creates the engine's wrapper."""
         return "vllm_npu_graph.runtime_graphs.make_piece_graphs"
 
     @classmethod
     def get_compile_backend(cls) -> str:
-        """Return the name of what compiles a graph."""
+        """Return the name of the graph compiler."""
         # The engine's configurations ask the platform, while this module is imported.
         from vllm.config import get_current_vllm_config_or_none  # noqa: PLC0415
 
@@ -59,10 +59,10 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
 
 
 def resolve_as_auto(vllm_config: Any) -> str:
-    """Set what the engine leaves out where a worker is named; return the one it would choose.
+    """Set what the engine leaves out if a worker is named; return the worker it would choose.
 
-    The same as in `NPUPlatform.check_and_update_config` of vllm-ascend 0.23.0 and 0.26.0rc1, where
-    this is not a function of its own. What it sets is first read by the worker.
+    The same as in `NPUPlatform.check_and_update_config` of vllm-ascend 0.23.0 and 0.26.0rc1, which
+    has no function for it. The worker is the first to read these values.
     """
     if not vllm_config.compilation_config.pass_config.enable_sp:
         # Else vLLM divides the tokens of experts between the ranks of a layer.

@@ -1,6 +1,6 @@
-"""The door for pieces: vLLM's plugin group ``vllm.platform_plugins``, by the name ``npu_graph``.
+"""Entry point for pieces: vLLM's plugin group ``vllm.platform_plugins``, name ``npu_graph``.
 
-vLLM takes one platform from outside, so this one stands back unless ``VLLM_PLUGINS`` names it, and
+vLLM accepts one external platform, so this one is only active if ``VLLM_PLUGINS`` names it, and
 not ``ascend``.
 """
 

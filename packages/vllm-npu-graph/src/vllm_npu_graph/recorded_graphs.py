@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ReleasedEntries(dict[Any, Any]):
-    """What the engine clears when it goes to sleep: lets ours go with its own graphs."""
+    """Entries that the engine clears when it goes to sleep; this also releases ours."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class _RecordedImpl:
 
     @contextmanager
     def _recording(self, kind: FusedInferAttention, metadata: Any, read: Any) -> Iterator[None]:
-        """Let a capture record what the engine calls outside of one, not its own capture of it."""
+        """Let a capture record the engine's eager call instead of the engine's own capture code."""
         if not _EXTRA_CTX.capturing:
             yield
             return
@@ -134,7 +134,7 @@ class RecordedLatentPartImpl(_RecordedImpl, _LatentPartImpl):  # type: ignore[mi
 
 
 def find_recorded(impl: object) -> Any:
-    """Return the class that stands for an implementation of the engine; None if there is none."""
+    """Return the class that replaces an implementation of the engine; None if there is none."""
     made = (RecordedAttentionImpl, RecordedPartImpl, RecordedLatentImpl, RecordedLatentPartImpl)
     return next((each for each in made if type(impl) is each.__bases__[-1]), None)
 

@@ -29,10 +29,10 @@ def _run_mode(mode: CUDAGraphMode) -> RunMode:
 
 
 class StepContext:
-    """What the engine's forward context says about the current call, as the runtime asks for it.
+    """Adapts the engine's forward context to the context interface of npu-graph-runtime.
 
     Attributes:
-        capture_session: The open one, set by the runtime.
+        capture_session: The open session, set by npu-graph-runtime.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class StepContext:
 
     @property
     def mode(self) -> RunMode:
-        """How the engine runs this step."""
+        """The engine's run mode of this step."""
         return _run_mode(get_forward_context().cudagraph_runtime_mode)
 
     @property
@@ -61,9 +61,9 @@ class StepContext:
 
 
 class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
-    """Stands for the engine's wrapper of a model, or of a piece of one.
+    """Replaces the engine's wrapper of a model, or of a piece of one.
 
-    Until `serve` was called, in front of the engine's captures, it calls through.
+    Before `serve` is called, which happens before the engine's captures, it calls the function.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -113,7 +113,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         return self._graphed(*args, **kwargs)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        """Do what is captured."""
+        """Run the captured function."""
         result = self.runnable(*args, **kwargs)
         context = get_forward_context()
         if context.capturing and context.cudagraph_runtime_mode == self.runtime_mode:
@@ -123,7 +123,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
 
     @contextmanager
     def _capturing(self) -> Iterator[None]:
-        """Do around a capture what the engine's own wrapper does."""
+        """Do what the engine's own wrapper does around a capture."""
         context = get_forward_context()
         get_offloader().sync_prev_onload()
         # For the engine's attention, which captures itself otherwise than it runs.

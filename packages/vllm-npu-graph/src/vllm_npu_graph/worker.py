@@ -1,4 +1,4 @@
-"""The door: vLLM's ``worker_cls="vllm_npu_graph.worker.NpuGraphWorker"``."""
+"""Entry point: vLLM's ``worker_cls="vllm_npu_graph.worker.NpuGraphWorker"``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
             raise SystemExit(1) from error
 
     def compile_or_warm_up_model(self) -> Any:
-        """Compile and capture; then tell what was fused, and refuse a model that lacks a fusion."""
+        """Compile and capture; then log fusions, and reject a model that lacks a required one."""
         times = super().compile_or_warm_up_model()
         if self.fusions is not None:
             self.fusions.conclude()

@@ -1,1 +1,1 @@
-"""What puts the updates of a step on the lane's stream."""
+"""Launches the updates of a step on the lane's stream."""

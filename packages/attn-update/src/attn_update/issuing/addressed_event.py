@@ -1,4 +1,4 @@
-"""Events after replays, recorded and waited for from Python past torch's launch queue."""
+"""Events after replays, recorded and waited for from Python without torch's launch queue."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class AddressedEvent:
-    """An event, recorded once, when it is made.
+    """An event that is recorded once, when it is created.
 
-    It may be dropped while streams wait for it: CANN frees an event created for synchronisation
-    only when its work is over, which torch_npu relies on for its own.
+    You may delete it while streams wait for it: CANN frees an event created for synchronisation
+    only when its work is done, which torch_npu also relies on.
 
     Args:
-        calls: Of the device.
-        stream: The address of the stream that it is recorded on.
+        calls: Calls of the device.
+        stream: Address of the stream to record on.
 
     Raises:
-        RuntimeError: The device refused.
+        RuntimeError: The device rejected it.
     """
 
     __slots__ = ("_calls", "_event")
@@ -32,34 +32,34 @@ class AddressedEvent:
         _check("aclrtRecordEvent", calls.record_event(self._event, pointer(stream)))
 
     def __del__(self) -> None:
-        """Give the event back."""
+        """Destroy the event."""
         if hasattr(self, "_event"):
             self._calls.destroy_event(self._event)
 
     def wait(self, stream: int, /) -> None:
-        """Let all later work of the stream with this address wait for it, at once.
+        """Make all later work of the stream at this address wait for the event.
 
         Raises:
-            RuntimeError: The device refused.
+            RuntimeError: The device rejected it.
         """
         _check("aclrtStreamWaitEvent", self._calls.wait_event(pointer(stream), self._event))
 
 
 class AddressedEvents:
-    """Makes them on one device.
+    """Creates events on one device.
 
     Args:
-        calls: What `AddressedDevice.native_calls` returned.
+        calls: The result of `AddressedDevice.native_calls`.
     """
 
     def __init__(self, calls: Mapping[str, int]) -> None:
         self._calls = DeviceCalls(calls)
 
     def record(self, stream: int, /) -> AddressedEvent:
-        """Return a new event, recorded on a stream; what torch queued for it is handed over.
+        """Return a new event, recorded on a stream after everything that torch has queued for it.
 
         Raises:
-            RuntimeError: The device refused.
+            RuntimeError: The device rejected it.
         """
         return AddressedEvent(self._calls, stream)
 

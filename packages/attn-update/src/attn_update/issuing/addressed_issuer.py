@@ -1,4 +1,4 @@
-"""How an updater puts the updates of a step on the lane's stream: all at once, by addresses."""
+"""Launches all updates of a step at once, by addresses of CANN's functions."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class AddressedIssuer(OperatorIssuer):
-    """Puts the updates of plans that an updater binds on one stream, all at once.
+    """Launches the updates of plans that an updater binds on one stream, all at once.
 
-    Those of other plans it issues one by one. Its marks are events of the updater: recorded, and
-    waited for, past the device's launch queue.
+    Updates of other plans are launched one by one. Its marks are events of the updater, which are
+    recorded and waited for without the device's launch queue.
 
     Args:
-        device: Of the stream.
-        stream: Owned from now on; launches directly.
-        direct: The device, which makes such streams.
-        addressed: The device, which tells the addresses.
-        calls: What its `native_calls` returned.
+        device: Device of the stream.
+        stream: A stream that launches directly; owned by this object.
+        direct: The device, as one that creates such streams.
+        addressed: The device, as one that provides addresses.
+        calls: The result of its `native_calls`.
         updater: Binds the plans.
 
     Attributes:
@@ -53,10 +53,10 @@ class AddressedIssuer(OperatorIssuer):
         self._address = addressed.stream_address(stream)
 
     def bind(self, plan: UpdatePlan) -> BoundPlan:
-        """Let the updater make the launches of a plan ready; nothing is launched.
+        """Prepare the launches of a plan with the updater; nothing is launched.
 
         Raises:
-            PlanError: An argument of a launch does not fit.
+            PlanError: An argument of a launch is invalid.
         """
         try:
             launches = self._updater.bind(plan, self._addressed, self._calls)
@@ -70,16 +70,16 @@ class AddressedIssuer(OperatorIssuer):
         return BoundPlan(plan=plan, launches=launches, unbound_reason=None)
 
     def mark_replay(self, stream: Stream) -> Any:
-        """Return a mark after all that this thread has put on a stream, such as a replay."""
+        """Return a mark after all work this thread has queued on a stream, such as a replay."""
         # The device returns the address once all that was queued has been launched.
         return self._events.record(self._addressed.stream_address(stream))
 
     def wait_for_replay(self, mark: Any) -> None:
-        """Let all later updates wait, on the device, for a mark."""
+        """Make all later updates wait for a mark, on the device."""
         mark.wait(self._address)
 
     def order_behind(self, mark: Any, stream: Stream) -> None:
-        """Let all later work of another stream wait, on the device, for a mark."""
+        """Make all later work of another stream wait for a mark, on the device."""
         mark.wait(self._addressed.stream_address(stream))
 
     def issue(self, bound: BoundPlan, changes: Changes, *, release: bool) -> None:

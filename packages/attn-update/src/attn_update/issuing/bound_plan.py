@@ -1,4 +1,4 @@
-"""A plan whose launches an issuer made ready."""
+"""A plan whose launches are prepared for an issuer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class BoundPlan:
-    """What an issuer needs of a plan in a step. Owned by the issuer's lane.
+    """The prepared state of a plan for the steps of one lane, which owns it.
 
     Attributes:
-        plan: The plan, which stays as it is.
-        launches: The launches of the plan as an updater made them ready; None where they are
-            called one by one.
-        unbound_reason: Why they are called one by one; None where they are not.
-        arguments: For each update of the plan the keyword arguments of its latest launch, where
+        plan: The plan, which does not change.
+        launches: The launches prepared by an updater; None if they are called one by one.
+        unbound_reason: Why they are called one by one; None if they are not.
+        arguments: For each update of the plan the keyword arguments of its latest launch, if
             launches are called one by one.
     """
 

@@ -1,7 +1,7 @@
-"""The calls of CANN's runtime around a launch, from Python, at the addresses that the device gave.
+"""CANN's runtime functions around a launch, called from Python at addresses from the device.
 
-The C interface of CANN 8 (acl/acl_rt.h). All but `create_event` return 0 for success; pointers are
-given as what `pointer` makes of them. They release the interpreter lock: a full stream may block.
+This is the C interface of CANN 8 (acl/acl_rt.h). All except `create_event` return 0 for success.
+Pass pointers as returned by `pointer`. The calls release the GIL, because a full stream may block.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _SYNCHRONIZES_STREAMS = ctypes.c_uint32(1)
 
 
 def find_call(calls: Mapping[str, int], name: str, result: type = ctypes.c_int) -> Call:
-    """Return a C function of any parameters, which releases the interpreter lock.
+    """Return a C function with any parameters that releases the GIL.
 
     Args:
-        calls: From names to addresses.
-        name: Of the function.
+        calls: Maps names to addresses.
+        name: Name of the function.
         result: The C type that it returns; a null ``c_void_p`` is None.
 
     Raises:
-        ValueError: The device did not tell its address.
+        ValueError: The device did not provide its address.
     """
     # Without types of parameters: arguments are C objects made ahead, and nothing is converted.
     return ctypes.CFUNCTYPE(result)(find_address(calls, name))
@@ -37,7 +37,7 @@ def find_address(calls: Mapping[str, int], name: str) -> int:
     """Return the address of a C function.
 
     Raises:
-        ValueError: The device did not tell it.
+        ValueError: The device did not provide it.
     """
     address = calls.get(name, 0)
     if address == 0:
@@ -46,15 +46,15 @@ def find_address(calls: Mapping[str, int], name: str) -> int:
 
 
 def pointer(address: int) -> Any:
-    """Return a pointer in the form in which calls take it fastest."""
+    """Return a pointer in the form that calls accept fastest."""
     return ctypes.c_void_p.from_param(address)
 
 
 class DeviceCalls:
-    """The calls that update task groups, set external events and order streams.
+    """The functions that update task groups, set external events and order streams.
 
     Args:
-        calls: What `attn_update.task_device.AddressedDevice.native_calls` returned.
+        calls: The result of `attn_update.task_device.AddressedDevice.native_calls`.
 
     Attributes:
         begin: ``(stream, group)``; begins a task update.
@@ -78,7 +78,7 @@ class DeviceCalls:
         """Return the address of a new event that orders streams.
 
         Raises:
-            RuntimeError: The device refused.
+            RuntimeError: The device rejected it.
         """
         event = ctypes.c_void_p()
         status = self._create_event(ctypes.byref(event), _SYNCHRONIZES_STREAMS)
@@ -87,11 +87,11 @@ class DeviceCalls:
         return event.value or 0
 
     def setting_external(self, event: int, stream: Any) -> tuple[Call, tuple[Any, ...]]:
-        """Return the call that sets an external event, and its arguments.
+        """Return the function that sets an external event, and its arguments.
 
         Args:
-            event: Its address: a word where the device can wait for a value, else an event.
-            stream: In the order of which it is set; a pointer.
+            event: Address of a word if the device can wait for a value, otherwise of an event.
+            stream: The stream in whose order it is set; a pointer.
         """
         if self._write is None:
             return self.record_event, (pointer(event), stream)

@@ -1,4 +1,4 @@
-"""Which issuer an update lane has: what the caller chose, by what its device offers."""
+"""Chooses the issuer of an update lane from the caller's choice and the device's features."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _CHOICES: tuple[UpdaterChoice, ...] = ("auto", "operators", "kernels", "native")
 
 
 class ChosenIssuer(NamedTuple):
-    """An issuer, and why it is this one.
+    """An issuer, and the reason for its choice.
 
     Attributes:
-        issuer: On a stream of its own.
-        updater: What it issues by.
-        reason: Why it issues by that.
+        issuer: The issuer, on a stream of its own.
+        updater: The updater it uses.
+        reason: Why it uses that updater.
     """
 
     issuer: OperatorIssuer
@@ -53,12 +53,12 @@ def choose_issuer(
     """Return an issuer on a new stream of a device.
 
     Args:
-        device: Of the stream.
-        updater: What to issue by; an `Updater` of the caller's own is used as it is.
-        native_folder: Of the built files of the native updater; default that of its build.
+        device: Device of the stream.
+        updater: The updater to use; an `Updater` object is used as it is.
+        native_folder: Folder of built files of the native updater; by default that of its build.
 
     Raises:
-        LaneError: The device does not offer what was chosen, or there is no such choice.
+        LaneError: The device does not support the choice, or there is no such choice.
         NativeUnavailableError: ``native`` was chosen and cannot be built here.
     """
     if isinstance(updater, str) and updater not in _CHOICES:

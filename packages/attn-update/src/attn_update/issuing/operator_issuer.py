@@ -1,8 +1,8 @@
-"""The updates of a step one by one: by the fused call where the device has one, else by four calls.
+"""Launches updates one by one: with the device's fused call if it has one, else with four calls.
 
-The four are begin, the operator of torch, end and record. `attn_update.issuing.addressed_issuer`
-puts them on the stream all at once. Why they may run is the business of
-`attn_update.lane.update_lane`.
+The four calls begin the update, run the torch operator, end the update, and record the event.
+`attn_update.issuing.addressed_issuer` launches all updates at once.
+`attn_update.lane.update_lane` explains why they may run.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class OperatorIssuer:
-    """Puts updates on one stream of any device, which it owns. Used by one thread at a time.
+    """Launches updates on one stream of any device. Used by one thread at a time.
 
-    A mark is the point on a stream after a replay; only the issuer that made it understands it.
+    A mark is the point on a stream after a replay; only the issuer that created it understands it.
 
     Args:
-        device: Of the stream.
-        stream: Owned from now on.
-        direct: The device, where the stream launches past its launch queue; else None.
+        device: Device of the stream.
+        stream: The stream, owned by this object.
+        direct: The device, if the stream bypasses its launch queue; else None.
 
     Attributes:
         stream: As given.
@@ -45,36 +45,36 @@ class OperatorIssuer:
         self._direct = direct
 
     def bind(self, plan: UpdatePlan) -> BoundPlan:
-        """Make the launches of a plan ready; nothing is launched.
+        """Prepare the launches of a plan; nothing is launched.
 
         Raises:
-            PlanError: An argument of a launch does not fit.
+            PlanError: An argument of a launch is invalid.
         """
         reason = "the lane issues updates by operators"
         return BoundPlan(plan=plan, launches=None, unbound_reason=reason)
 
     def mark_replay(self, stream: Stream) -> Any:
-        """Return a mark after all that this thread has put on a stream, such as a replay."""
+        """Return a mark after all work this thread has queued on a stream, such as a replay."""
         return stream.record_event()
 
     def wait_for_replay(self, mark: Any) -> None:
-        """Let all later updates wait, on the device, for a mark."""
+        """Make all later updates wait for a mark, on the device."""
         if self._direct is not None:
             # What stands in the launch queue would be overtaken: Note [direct launch] of the lane.
             self._direct.flush_launches()
         mark.wait(self.stream)
 
     def order_behind(self, mark: Any, stream: Stream) -> None:
-        """Let all later work of another stream wait, on the device, for a mark."""
+        """Make all later work of another stream wait for a mark, on the device."""
         mark.wait(stream)
 
     def issue(self, bound: BoundPlan, changes: Changes, *, release: bool) -> None:
         """Update the launches of the changed slots and set all external events of a step.
 
         Args:
-            bound: What `bind` returned for the plan.
-            changes: What the step gives its slots; a launch keeps what it was given before.
-            release: Whether the captured graph is waiting, so that its events are set even where
+            bound: The result of `bind` for the plan.
+            changes: The step's values for its slots; launches without a change keep their values.
+            release: Whether the captured graph is waiting, so that its events must be set even if
                 an update fails.
 
         Raises:
@@ -110,7 +110,7 @@ class OperatorIssuer:
             raise update_error(bound.plan, updates[position], error, notes) from error
 
     def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
-        """Set the external events of updates that were not issued; returns what failed in that."""
+        """Set the external events of updates that were not launched; return errors of doing so."""
         notes = []
         for update in updates:
             try:
@@ -122,7 +122,7 @@ class OperatorIssuer:
         return notes
 
     def close_update(self) -> list[str]:
-        """End the task update that is open; returns what failed in that."""
+        """End the open task update; return errors of doing so."""
         try:
             self._device.end_task_update(self.stream)
         except Exception as error:  # noqa: BLE001
@@ -136,13 +136,13 @@ def update_error(
     error: Exception,
     notes: list[str],
 ) -> UpdateError:
-    """Return the error of an update that failed.
+    """Return the error for a failed update.
 
     Args:
-        plan: Of the step.
-        update: That failed.
-        error: Why.
-        notes: What failed afterwards.
+        plan: Plan of the step.
+        update: The failed update.
+        error: The cause.
+        notes: Later failures.
     """
     also = "".join(f"; {note}" for note in notes)
     return UpdateError(

@@ -1,8 +1,8 @@
-"""What issues all updates of a step at once, past torch's launch queue.
+"""Launches all updates of a step at once, bypassing torch's launch queue.
 
-`attn_update.issuing.native.native_updater` does it in C++ for any operator,
-`attn_update.issuing.kernels.kernel_updater` in Python for those whose kernels it knows. Without one
-a lane calls torch's operators, layer by layer.
+`attn_update.issuing.native.native_updater` does so in C++ for any operator,
+`attn_update.issuing.kernels.kernel_updater` in Python for operators whose kernels it knows. Without
+one of them, a lane calls torch's operators, layer by layer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Changes: TypeAlias = "Sequence[Mapping[str, object] | None]"
 
 @dataclass(frozen=True, kw_only=True)
 class Unbindable:
-    """A plan has a launch that an updater cannot issue.
+    """An updater does not support a launch of a plan.
 
     Attributes:
-        reason: Which, and why.
+        reason: Which launch, and why.
     """
 
     reason: str
@@ -41,9 +41,9 @@ class LaunchFailure:
     """Where launches stopped.
 
     Attributes:
-        position: Of the update in the plan.
+        position: Position of the update in the plan.
         open: Whether its task update was begun and not ended.
-        message: What failed.
+        message: The error message.
     """
 
     position: int
@@ -52,29 +52,28 @@ class LaunchFailure:
 
 
 class BoundLaunches(ABC):
-    """The launches of one plan, made ready once by an `Updater`: a step gives only what changed.
+    """The launches of one plan, prepared once by an `Updater`; a step only passes changes.
 
-    They hold what the plan holds: weak tensors, the workspace, and addresses that stay valid as
-    long as the plan's task groups and events.
+    They refer to what the plan refers to: weak tensors, the workspace, and addresses that stay
+    valid as long as the plan's task groups and events.
 
     Attributes:
-        num_dispatched: How many launches torch dispatches to its current stream; the others need
-            none.
+        num_dispatched: Number of launches that torch dispatches to its current stream.
     """
 
     num_dispatched: int = 0
 
     def take(self, parameters: StepParameters) -> Changes | None:
-        """Check the arguments of a step and give them to the launches, where that is quick.
+        """Check the arguments of a step and store them in the launches, if that is fast.
 
         Args:
-            parameters: Of the key that was bound.
+            parameters: Step parameters for the key that was bound.
 
         Returns:
-            For each slot an empty mapping where its launches were given other lengths, or tensors
-            of other memory, than they had; `run` is called with that next, or with all values of a
-            later step. None where nothing was given, as always here: what the parameters are, and
-            whether they are right, is then for `UpdatePlan.check` to say.
+            For each slot, an empty mapping if its launches got other lengths than before, or
+            tensors in other memory. Pass this to the next `run`, or pass all values of a later
+            step. None if nothing was stored, as always in this base class; then call
+            `UpdatePlan.check` to read and check the parameters.
         """
         del parameters
         return None
@@ -84,41 +83,41 @@ class BoundLaunches(ABC):
         """Update the changed launches on a stream and set all external events.
 
         Args:
-            changes: A launch keeps what it was given before.
-            stream_address: Of a stream that launches directly; it has to be the current one if
-                anything is dispatched.
+            changes: Values for the slots; launches without a change keep their values.
+            stream_address: Address of a stream that launches directly; it must be the current one
+                if anything is dispatched.
 
         Returns:
             None, or where it stopped; the events from there on are not set.
 
         Raises:
-            ValueError: A value does not fit its argument; nothing was begun.
+            ValueError: A value is invalid for its argument; nothing was begun.
             BaseException: An interrupt; no update is left open.
         """
 
 
 class Updater(ABC):
-    """Makes the launches of plans ready, on any device that tells its addresses."""
+    """Prepares the launches of plans, on any device that provides its addresses."""
 
     @abstractmethod
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
     ) -> BoundLaunches | Unbindable:
-        """Return the launches of a plan, or why this updater cannot issue them.
+        """Return the launches of a plan, or why this updater does not support them.
 
         Args:
-            plan: Whose `PlannedUpdate.launch` is read now and not later.
-            device: Of the plan.
-            calls: What the device's `native_calls` returned.
+            plan: The plan; `PlannedUpdate.launch` is read now and not later.
+            device: Device of the plan.
+            calls: The result of the device's `native_calls`.
 
         Raises:
-            RuntimeError, ValueError, TypeError: An argument of a launch does not fit.
+            RuntimeError, ValueError, TypeError: An argument of a launch is invalid.
         """
 
     def replay_events(self, calls: Mapping[str, int]) -> AddressedEvents | NativeEvents:
-        """Return the maker of events after replays; CANN keeps each until nothing waits for it.
+        """Return a factory of events after replays; CANN keeps each until nothing waits for it.
 
         Args:
-            calls: What the device's `native_calls` returned.
+            calls: The result of the device's `native_calls`.
         """
         return AddressedEvents(calls)

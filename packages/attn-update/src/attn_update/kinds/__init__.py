@@ -1,11 +1,7 @@
-"""Attention kinds, one file for each family of operators, and what a kind of your own needs."""
+"""Attention kinds, one file per family of operators, and the protocols for your own kinds."""
 
 from attn_update.kinds.attention_geometry import AttentionGeometry, LengthRule, TensorForm
-from attn_update.kinds.context_parallel_attention import (
-    ContextParallelAttention,
-    ContextParallelLatentAttention,
-    ContextParallelRank,
-)
+from attn_update.kinds.context_parallel_attention import ContextParallelRank
 from attn_update.kinds.device_length_attention import DeviceLengthAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
@@ -14,7 +10,7 @@ from attn_update.kinds.fused_infer_attention import (
     FusedInferAttention,
     OperatorFamily,
 )
-from attn_update.kinds.kind import AttentionKind, Kind, RuledKind, needs_update
+from attn_update.kinds.kind import AttentionKind, Kind, RuledKind
 from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds
 from attn_update.kinds.latent_attention import LatentAttention
 from attn_update.kinds.lengths import LengthArray
@@ -25,8 +21,6 @@ __all__ = [
     "FIA_V2",
     "AttentionGeometry",
     "AttentionKind",
-    "ContextParallelAttention",
-    "ContextParallelLatentAttention",
     "ContextParallelRank",
     "DeviceLengthAttention",
     "EncoderAttention",
@@ -41,5 +35,4 @@ __all__ = [
     "TensorForm",
     "context_parallel_kinds",
     "default_kinds",
-    "needs_update",
 ]

@@ -1,13 +1,13 @@
-"""Length rules of fused attention: what the captured shapes allow the lengths to be.
+"""Length rules of fused attention: the lengths that the captured shapes allow.
 
 The rules, from the operator's documentation (CANN ``aclnnFusedInferAttentionScore``):
 
 - Ragged layouts (``TND``, ``NTD``): query lengths are cumulative over the batch and end at the
-  number of query tokens. Key lengths are per sequence when the cache is paged, else cumulative too.
+  number of query tokens. Key lengths are per sequence if the cache is paged, otherwise cumulative.
 - Batched layouts (``BSH``, ``BSND``, ``BNSD``, ``NSD``): lengths are per sequence, either one for
   each or a single one for all.
-- A paged sequence holds at most (columns of the block table) x (block size) tokens.
-- A mask that is not the compressed one (sparse modes 0 and 1) has a column for each key.
+- A paged sequence has at most (columns of the block table) x (block size) tokens.
+- An uncompressed mask (sparse modes 0 and 1) has a column for each key.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _WHOLE_MASK = frozenset({0, 1})
 
 @dataclass(frozen=True, kw_only=True)
 class LengthRule:
-    """What one argument of lengths may hold.
+    """The values that one argument of lengths may have.
 
     Attributes:
-        count: The number of entries at capture; a graph is captured for one count.
+        count: Number of entries at capture; a graph is captured for one count.
         cumulative: Whether the entries are running sums.
         total: For cumulative lengths the value of the last entry; None if not fixed.
-        maximum: The largest entry allowed (for cumulative lengths: in total); None if not bounded.
-        bound: Says in an error where `maximum` or `total` comes from.
+        maximum: The largest entry allowed (for cumulative lengths: in total); None if unbounded.
+        bound: Where `maximum` or `total` comes from, for error messages.
     """
 
     count: int
@@ -51,10 +51,10 @@ class LengthRule:
     bound: str
 
     def padded(self, lengths: list[int]) -> list[int]:
-        """Return the lengths of a short batch, filled up to `count`.
+        """Return the lengths of a short batch, padded to `count`.
 
-        Sequences added per sequence are empty. Added to cumulative lengths they share the tokens
-        that are left over evenly, so that a uniform decode batch stays uniform.
+        Padding sequences of per-sequence lengths are empty. With cumulative lengths they share the
+        remaining tokens evenly, so that a uniform decode batch stays uniform.
         """
         missing = self.count - len(lengths)
         if missing <= 0:
@@ -73,7 +73,7 @@ class LengthRule:
         return replace(self, count=count, total=None, maximum=largest)
 
     def fits(self, lengths: list[int]) -> bool:
-        """Return whether lengths are integers that keep the rule; costs a few passes in C."""
+        """Return whether lengths are integers that satisfy the rule; costs a few passes in C."""
         if len(lengths) != self.count or not {int}.issuperset(map(type, lengths)):
             return False
         if not lengths:
@@ -92,11 +92,11 @@ class LengthRule:
         )
 
     def check(self, lengths: list[int], *, what: str) -> None:
-        """Refuse integers that break the rule, and say how.
+        """Reject integers that violate the rule, with an explanation.
 
         Raises:
-            StepParameterError: A wrong count, a negative or too large length, cumulative lengths
-                that fall, or a wrong total.
+            StepParameterError: A wrong count, a negative or too large length, decreasing cumulative
+                lengths, or a wrong total.
         """
         if self.fits(lengths):
             return
@@ -129,12 +129,12 @@ class LengthRule:
 
 
 class TensorForm(NamedTuple):
-    """What a tensor that steps give has to be like: as the captured one, in any layout of memory.
+    """The form that a tensor of a step must have; any memory layout is allowed.
 
     Attributes:
-        shape: Of the captured tensor.
-        dtype: Of the captured tensor.
-        device: Of the captured tensor.
+        shape: Shape of the captured tensor.
+        dtype: Dtype of the captured tensor.
+        device: Device of the captured tensor.
     """
 
     shape: torch.Size
@@ -152,8 +152,8 @@ class AttentionGeometry:
     """The length rules of one captured launch, and the form of its block table.
 
     Attributes:
-        query: The rule of the query lengths, None where none were given at capture.
-        key: The rule of the key lengths, None where none were given at capture.
+        query: The rule of the query lengths, None if none were given at capture.
+        key: The rule of the key lengths, None if none were given at capture.
         block_table: The form of the block table, None without paging.
     """
 
@@ -186,14 +186,14 @@ def read_geometry(
     """Return the length rules that follow from the arguments of a launch.
 
     Args:
-        arguments: Reads ``query``, ``key``, ``input_layout``, ``block_table``, ``block_size``,
-            ``atten_mask`` and ``sparse_mode``.
+        arguments: The launch's arguments; reads ``query``, ``key``, ``input_layout``,
+            ``block_table``, ``block_size``, ``atten_mask`` and ``sparse_mode``.
         query_lengths: The query lengths of the captured launch, or None.
         key_lengths: The key lengths of the captured launch, or None.
 
     Raises:
-        ArgumentError: The layout is not known, or a tensor is missing.
-        StepParameterError: The number of lengths does not fit the batch or the block table.
+        ArgumentError: The layout is unknown, or a tensor is missing.
+        StepParameterError: The number of lengths does not match the batch or the block table.
     """
     query = tensor_argument(arguments, "query")
     layout = str(arguments.get("input_layout", "BSH"))

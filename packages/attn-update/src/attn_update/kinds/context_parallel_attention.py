@@ -1,9 +1,9 @@
 """Attention under context parallelism (DCP and PCP), over FIA v1, with the softmax sums.
 
-The keys of a sequence are spread over the processes of prefill (PCP) and decode (DCP) context
-parallelism. Each attends over its part and returns the logarithm of its softmax sums beside the
-output, by which the parts are merged. Under DCP the queries of the group are gathered first, so a
-process runs the heads of all of it. The arguments are those of the model on one process.
+The keys of a sequence are distributed over the processes of prefill (PCP) and decode (DCP) context
+parallelism. Each process attends over its part and also returns the logarithm of its softmax sums,
+with which the parts are merged. Under DCP the queries of the group are gathered first, so a
+process runs the heads of the whole group. The arguments are those of the model on one process.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ContextParallelRank:
-    """Which part of the keys this process holds.
+    """The part of the keys that this process has.
 
     Attributes:
-        dcp_size: Processes of decode context parallelism.
-        dcp_rank: This one among them.
-        pcp_size: Processes of prefill context parallelism.
-        pcp_rank: This one among them.
+        dcp_size: Number of processes of decode context parallelism.
+        dcp_rank: Rank of this process among them.
+        pcp_size: Number of processes of prefill context parallelism.
+        pcp_rank: Rank of this process among them.
     """
 
     dcp_size: int = 1
@@ -38,7 +38,7 @@ class ContextParallelRank:
     pcp_rank: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a rank that is not below its size.
+        """Reject a rank that is not below its size.
 
         Raises:
             ValueError: It is not.
@@ -54,13 +54,14 @@ class ContextParallelRank:
                 )
 
     def own_lengths(self, value: object, *, what: str) -> object:
-        """Return this process's key lengths out of those of all.
+        """Return this process's key lengths, selected from those of all if necessary.
 
         Args:
-            value: Of one dimension: the lengths of this process, returned as they are. A CPU tensor
-                or an array of two, [sequences, dcp_size], or of three, [sequences, pcp_size,
-                dcp_size]: the lengths of all.
-            what: Names the value in an error.
+            value: If one-dimensional, the lengths of this process, returned unchanged. Otherwise a
+                CPU
+                tensor or array with the lengths of all: [sequences, dcp_size], or [sequences,
+                pcp_size, dcp_size].
+            what: Name of the value in errors.
 
         Raises:
             StepParameterError: It has another shape.
@@ -90,9 +91,9 @@ class ContextParallelRank:
 class ContextParallelAttention(FusedInferAttention):
     """Attention over this process's part of the keys.
 
-    The number of heads is the model's on one process, while the query has those of the whole DCP
-    group; the operator gets their product. ``softmax_lse`` is always among the outputs. Key
-    lengths may be those of all processes, as `ContextParallelRank.own_lengths` takes them.
+    The number of heads is the model's on one process, but the query has those of the whole DCP
+    group; the operator gets the product. ``softmax_lse`` is always among the outputs. Key
+    lengths may be those of all processes, as for `ContextParallelRank.own_lengths`.
 
     Attributes:
         rank: This process.
@@ -104,7 +105,7 @@ class ContextParallelAttention(FusedInferAttention):
         """Return the arguments of the operator: own key lengths, gathered heads, with the sums.
 
         Raises:
-            ArgumentError: The number of heads is missing, or the sums are refused.
+            ArgumentError: The number of heads is missing, or the arguments disable the sums.
         """
         heads = arguments.get(self.family.heads)
         if not isinstance(heads, int):
@@ -145,5 +146,5 @@ class ContextParallelAttention(FusedInferAttention):
 class ContextParallelLatentAttention(ContextParallelAttention, LatentAttention):
     """Latent attention over this process's part of the keys; heads are gathered, then padded.
 
-    Layouts: ``BNSD`` for one query token of each sequence, ``BSND`` for several.
+    Layouts: ``BNSD`` for one query token per sequence, ``BSND`` for several.
     """

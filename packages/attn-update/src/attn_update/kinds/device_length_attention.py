@@ -1,7 +1,7 @@
-"""Attention that reads its lengths on the device: captured as it is, it needs no update.
+"""Attention that reads its lengths on the device, and therefore needs no update.
 
-Sparse attention of recent models (SFA and DSA in vLLM-Ascend) takes lengths as device tensors. The
-caller writes new ones into them, and the replay reads them.
+Sparse attention of recent models (SFA and DSA in vLLM-Ascend) has its lengths in device tensors.
+The caller writes new ones into them, and the replay reads them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLengthAttention:
-    """A kind that declares that it needs no update; a captured launch has no step parameters.
+    """A kind that needs no update: a captured launch has no step parameters.
 
     Attributes:
-        operator: The operator with its overload; default overload without one.
-        length_arguments: Its arguments of lengths. A launch must give each as a tensor on the
-            device of ``query``, because the graph would keep any other.
+        operator: The operator with its overload; without one, the default overload.
+        length_arguments: Names of its length arguments. Each must be a tensor on the device of
+            ``query``, because the graph would keep any other value.
     """
 
     operator: str
@@ -34,15 +34,15 @@ class DeviceLengthAttention:
 
     @property
     def step_arguments(self) -> frozenset[str]:
-        """None: that is what this kind declares."""
+        """Empty: this kind needs no update."""
         return frozenset()
 
     def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
-        """Run the operator; also inside a capture."""
+        """Run the operator, also inside a capture."""
         return as_tensors(find_operator(self.operator)(**arguments))
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
-        """Refuse unknown arguments, and lengths that a replay would not read anew.
+        """Reject unknown arguments, and lengths that a replay would not read again.
 
         Raises:
             ArgumentError: An argument is unknown, or lengths are not a tensor on the device.

@@ -1,13 +1,13 @@
 """The fused attention operators of the NPU (FIA v1 and v2), and encoder attention over them.
 
-They take their lengths as lists of host integers, which a captured launch keeps. Causal attention,
-sliding windows (``sparse_mode=4``), non-causal attention, quantised caches and the sinks of v2 are
-arguments of one operator, so they are one kind. Latent attention and attention under context
-parallelism call the same operators, and derive from `FusedInferAttention`.
+They accept their lengths as lists of host integers, which a captured launch keeps. Causal
+attention, sliding windows (``sparse_mode=4``), non-causal attention, quantised caches and the sinks
+of v2 are arguments of one operator, so they are one kind. Latent attention and attention under
+context parallelism call the same operators, and derive from `FusedInferAttention`.
 
-Each version comes as four operators: the functional one, its ``.out`` overload (the one that can be
-updated), a query for the largest workspace, and one that allocates the outputs. The versions differ
-in names only, so a kind is written once over a family.
+Each version consists of four operators: the functional one, its ``.out`` overload (the one that can
+be updated), a query for the largest workspace, and one that allocates the outputs. The versions
+differ only in names, so one kind is parametrised by a family.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class OperatorFamily:
         functional: The operator that allocates its outputs, ``namespace::name``.
         workspace_query: The operator that returns a workspace for the largest lengths.
         output_query: The operator that allocates the outputs.
-        query_lengths: The name of the argument of query lengths.
-        key_lengths: The name of the argument of key lengths.
-        heads: The name of the number of query heads.
-        softmax_lse: The name of the flag that asks for the logarithm of the softmax sums.
+        query_lengths: Name of the argument of query lengths.
+        key_lengths: Name of the argument of key lengths.
+        heads: Name of the number of query heads.
+        softmax_lse: Name of the flag that requests the logarithm of the softmax sums.
     """
 
     functional: str
@@ -60,7 +60,7 @@ class OperatorFamily:
 
     @property
     def updatable(self) -> str:
-        """The ``.out`` overload, which takes a workspace and can be updated."""
+        """The ``.out`` overload, which accepts a workspace and can be updated."""
         return f"{self.functional}.out"
 
 
@@ -93,12 +93,12 @@ class FusedInferAttention:
 
     Attributes:
         family: The operators and the names of their arguments.
-        rebind_block_table: Whether a step may give another block table. Otherwise the captured
-            one is kept and the caller writes new block numbers into it.
+        rebind_block_table: Whether a step may pass another block table. Otherwise the captured
+            one is kept, and you write new block numbers into it.
         allows_fewer_sequences: Whether a step may have fewer sequences than were captured: fewer
-            lengths and, with `rebind_block_table`, a block table of fewer rows. For ragged layouts
-            only. Engines do so in draft steps that they do not pad to the bucket; outputs after
-            the last query token are undefined.
+            lengths and, with `rebind_block_table`, a block table with fewer rows. Only for ragged
+            layouts. Engines use this for draft steps that they do not pad to the bucket; outputs
+            after the last query token are undefined.
     """
 
     family: OperatorFamily = FIA_V1
@@ -112,28 +112,28 @@ class FusedInferAttention:
 
     @property
     def step_arguments(self) -> frozenset[str]:
-        """The two arguments of lengths, and the block table where it is rebound."""
+        """The two arguments of lengths, and the block table if it can be rebound."""
         names = {self.family.query_lengths, self.family.key_lengths}
         return frozenset(names | {"block_table"} if self.rebind_block_table else names)
 
     def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
-        """Run the operator at once; into ``out`` where the caller gave that."""
+        """Run the operator eagerly; into ``out`` if the caller passed it."""
         return self.run_complete(self.complete(arguments))
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
-        """Refuse what the operator does not take, and a workspace, which the recorder manages.
+        """Reject arguments the operator does not have, and a workspace, which the recorder owns.
 
         Raises:
-            ArgumentError: An unknown, a missing or a managed argument.
+            ArgumentError: An argument is unknown, missing, or owned by the recorder.
         """
         check_argument_names(self.operator, arguments, managed=_MANAGED)
         for name in ("query", "key", "value"):
             tensor_argument(arguments, name)
 
     def complete(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """Return the arguments in the form that the operator takes; launches nothing.
+        """Return the arguments as the operator expects them; launches nothing.
 
-        Kinds whose callers give other arguments than the operator's translate them here.
+        Kinds whose callers pass other arguments than the operator's translate them here.
         """
         lengths = {
             name: to_lengths(arguments[name], what=f"the captured {name}")
@@ -143,17 +143,17 @@ class FusedInferAttention:
         return {**arguments, **lengths}
 
     def run_complete(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """Run the operator at once on arguments that `complete` returned."""
+        """Run the operator eagerly on arguments from `complete`."""
         if given.get("out") is not None:
             return as_tensors(find_operator(self.operator)(**given))
         taken = {name: value for name, value in given.items() if name != "out"}
         return as_tensors(find_operator(self.family.functional)(**taken))
 
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
-        """Return the bytes that suffice for the longest lengths of these shapes.
+        """Return a number of bytes that suffices for the longest lengths of these shapes.
 
-        The query answers with a tensor of as many elements as bytes are needed, of the query's
-        dtype; its own memory is given back at once.
+        The query returns a tensor of the query's dtype with as many elements as bytes are needed;
+        its own memory is freed at once.
         """
         given = self.shapes(self.complete(arguments))
         given.pop("out", None)
@@ -161,19 +161,19 @@ class FusedInferAttention:
         return workspace.numel()
 
     def shapes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return complete arguments for queries that read shapes only; launches nothing."""
+        """Return complete arguments for queries that only read shapes; launches nothing."""
         return dict(given)
 
     def make_outputs(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
         """Return ``out`` if given, else new outputs ``(attention, softmax_lse)``.
 
         ``attention`` has the shape of the query in the layout's output order; ``softmax_lse`` is
-        float32 and empty unless the operator was asked for it.
+        float32 and empty unless it was requested.
         """
         return self.outputs_for(self.complete(arguments))
 
     def outputs_for(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """Return the outputs for arguments that `complete` returned."""
+        """Return the outputs for arguments from `complete`."""
         out = given.get("out")
         if isinstance(out, (list, tuple)):
             return tuple(out)
@@ -197,11 +197,11 @@ class FusedInferAttention:
     def launch_complete(
         self, given: Mapping[str, Any], outputs: tuple[torch.Tensor, ...]
     ) -> dict[str, object]:
-        """Return the launch of arguments that `complete` returned, but for the workspace."""
+        """Return the launch for arguments from `complete`, without the workspace."""
         return {**given, "out": list(outputs)}
 
     def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
-        """Return all tensors but activations; a paged key and value are the cache and count."""
+        """Return all tensors except activations; a paged key and value are the cache and count."""
         activations = {"query", "query_rope", "dequant_scale_query", "out"}
         if arguments.get("block_table") is None:
             activations |= {"key", "value", "key_rope"}
@@ -212,7 +212,7 @@ class FusedInferAttention:
         return frozenset(tensors - activations - host - rebound)
 
     def geometry(self, arguments: Mapping[str, object]) -> AttentionGeometry:
-        """Return the length rules of the shapes, after checking the captured lengths by them."""
+        """Return the length rules of the shapes, after checking the captured lengths."""
         given = self.complete(arguments)
         query, key = given.get(self.family.query_lengths), given.get(self.family.key_lengths)
         geometry = read_geometry(given, query_lengths=query, key_lengths=key)
@@ -247,7 +247,7 @@ class FusedInferAttention:
         pad: bool,
         what: str,
     ) -> dict[str, object]:
-        """Return the step's lengths as checked lists, and its block table as it is."""
+        """Return the step's lengths as checked lists, and its block table unchanged."""
         assert isinstance(geometry, AttentionGeometry)  # noqa: S101
         prepared: dict[str, object] = {}
         rows = 0
@@ -312,14 +312,14 @@ class FusedInferAttention:
 class EncoderAttention(FusedInferAttention):
     """Self-attention over ragged sequences (layout ``TND``), without a cache.
 
-    A graph is captured for a number of tokens and a number of sequences. A step says only where its
-    sequences end; keys end where queries do. Tokens that are left over belong to padding sequences,
-    see `ParameterGroup.pad`, and their outputs are undefined.
+    A graph is captured for a number of tokens and a number of sequences. A step only says where its
+    sequences end; keys end where queries do. Remaining tokens belong to padding sequences, see
+    `ParameterGroup.pad`, and their outputs are undefined.
     """
 
     @property
     def step_arguments(self) -> frozenset[str]:
-        """The cumulative lengths, given once under the name of the query lengths."""
+        """The cumulative lengths, passed once under the name of the query lengths."""
         return frozenset({self.family.query_lengths})
 
     def prepare(
@@ -350,13 +350,13 @@ def as_tensors(result: object) -> tuple[torch.Tensor, ...]:
 def check_block_table(
     value: object, geometry: AttentionGeometry, *, rows: int = 0, what: str
 ) -> torch.Tensor:
-    """Return the block table of a step, which has to have the captured form.
+    """Return the block table of a step, which must have the captured form.
 
     Args:
-        value: As the step gave it.
-        geometry: Of the captured launch.
-        rows: The number of sequences of the step where fewer rows will do; 0 where they will not.
-        what: Names the step in an error.
+        value: The value of the step.
+        geometry: Geometry of the captured launch.
+        rows: The number of sequences of the step if fewer rows suffice; 0 if they do not.
+        what: Name of the step in errors.
 
     Raises:
         StepParameterError: It has another form, or the launch was captured without paging.

@@ -1,4 +1,4 @@
-"""What an attention kind declares: one operator whose host arguments change at every step."""
+"""The interface of an attention kind: one operator whose host arguments change at every step."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Kind(Protocol):
     """One way to call attention.
 
-    A kind is a small frozen object without state. The caller puts it into a table from names to
-    kinds; see `attn_update.kinds.default_kinds`. One that needs no update is no more than this;
-    one that does is an `AttentionKind`.
+    A kind is a small immutable object without state. Put it into a table from names to kinds; see
+    `attn_update.kinds.default_kinds`. A kind that needs no update implements only this protocol;
+    one that does implements `AttentionKind`.
     """
 
     @property
@@ -26,23 +26,23 @@ class Kind(Protocol):
 
     @property
     def step_arguments(self) -> frozenset[str]:
-        """The arguments that step parameters may set; none says that no update is needed."""
+        """The arguments that step parameters may set; empty if no update is needed."""
 
     def run(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
-        """Run the operator at once, and return its outputs; inside a capture if not updated."""
+        """Run the operator eagerly and return its outputs; in captures only if never updated."""
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
-        """Refuse unknown and missing arguments with an `ArgumentError`."""
+        """Reject unknown and missing arguments with an `ArgumentError`."""
 
 
 class AttentionKind(Kind, Protocol):
-    """A kind with step arguments, and how its launch inside a task group is updated."""
+    """A kind with step arguments, whose launch inside a task group is updated."""
 
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
-        """Return the bytes of workspace that suffice for all lengths these tensors can hold."""
+        """Return the workspace bytes that suffice for all lengths that fit these tensors."""
 
     def make_outputs(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
-        """Return the output tensors: those the caller gave as ``out``, or new ones."""
+        """Return the output tensors: those the caller passed as ``out``, or new ones."""
 
     def launch_arguments(
         self,
@@ -50,10 +50,10 @@ class AttentionKind(Kind, Protocol):
         outputs: tuple[Tensor, ...],
         workspace: Tensor,
     ) -> dict[str, object]:
-        """Return all keyword arguments for `operator`; what stands at its default is left out."""
+        """Return all keyword arguments for `operator`; defaults may be omitted."""
 
     def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
-        """Return the tensor arguments whose memory is not the graph's own and must outlive it."""
+        """Return the tensor arguments that the graph does not own and that must outlive it."""
 
     def geometry(self, arguments: Mapping[str, object]) -> Hashable:
         """Return a value that is equal for layers that share the checks of a step.
@@ -70,36 +70,35 @@ class AttentionKind(Kind, Protocol):
         pad: bool,
         what: str,
     ) -> dict[str, object]:
-        """Check the values of one step and return them in the form that the operator takes.
+        """Check the values of one step and return them in the form that the operator expects.
 
         Args:
             values: Step arguments by name; names are already checked.
-            geometry: What `geometry` returned for the captured launch.
-            pad: Whether a batch shorter than the captured one is padded instead of refused.
-            what: Names the step in an error.
+            geometry: The result of `geometry` for the captured launch.
+            pad: Whether a batch smaller than the captured one is padded instead of rejected.
+            what: Name of the step in errors.
 
         Raises:
-            StepParameterError: A value breaks a rule of the operator or of the captured shapes.
+            StepParameterError: A value violates a rule of the operator or of the captured shapes.
         """
 
 
 @runtime_checkable
 class RuledKind(Protocol):
-    """A kind of which plain lists and tensors may be checked without `AttentionKind.prepare`."""
+    """A kind whose plain lists and tensors may be checked without `AttentionKind.prepare`."""
 
     def step_rules(self, geometry: Hashable) -> Mapping[str, LengthRule | TensorForm]:
-        """Return the rules of the step arguments that are taken as they are.
+        """Return the rules of the step arguments that are passed to the operator unchanged.
 
         Args:
-            geometry: What `AttentionKind.geometry` returned for the captured launch.
+            geometry: The result of `AttentionKind.geometry` for the captured launch.
 
         Returns:
-            For each argument for which `prepare` returns every list that keeps the rule, padded or
-            not, or every tensor of the form, as it is. Arguments for which it does anything else
-            are left out.
+            The arguments for which `prepare` returns every list that satisfies the rule, padded or
+            not, or every tensor of the form, unchanged. All other arguments are omitted.
         """
 
 
 def needs_update(kind: Kind) -> TypeGuard[AttentionKind]:
-    """Return whether launches of a kind have to be updated at every step."""
+    """Return whether launches of a kind must be updated at every step."""
     return bool(kind.step_arguments)

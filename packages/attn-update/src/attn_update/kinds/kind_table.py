@@ -1,4 +1,4 @@
-"""The tables of kinds that a recorder uses unless the caller gives another."""
+"""The default tables of kinds of a recorder."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def default_kinds() -> dict[str, Kind]:
     """Return a new table from names to kinds with their default options.
 
-    The caller may add to it. A kind with other options is made from its class, and passed to the
-    recorder in place of a name.
+    You may add to it. To use a kind with other options, create it from its class and pass it to the
+    recorder instead of a name.
     """
     return {
         "encoder_attention": EncoderAttention(),

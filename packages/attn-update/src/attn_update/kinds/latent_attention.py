@@ -1,8 +1,8 @@
-"""Multi-head latent attention (MLA): queries and compressed keys with a rotary part of their own.
+"""Multi-head latent attention (MLA): queries and compressed keys with separate rotary parts.
 
-The operator takes a power of two of query heads only (CANN, ``aclnnFusedInferAttentionScore``: 1 to
-128 with a head dimension of 512). A model with another number calls this kind with its own: query
-and outputs are padded here, and the model sees its own heads again.
+The operator accepts only powers of two of query heads (CANN, ``aclnnFusedInferAttentionScore``: 1
+to 128 with a head dimension of 512). A model with another number calls this kind with its own
+number: query and outputs are padded here, and the model gets its own heads back.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ _MOST_QUERY_TOKENS = 16
 class LatentAttention(FusedInferAttention):
     """Latent attention over one family of fused operators.
 
-    Layouts: ``BNSD``, ``BSND``, ``BNSD_NBSD``, ``BSND_NBSD`` (one query token for each sequence, or
-    as many for all), ``TND`` and ``TND_NTD`` (ragged, as with speculation). The part after the
-    underscore is the layout of the output.
+    Layouts: ``BNSD``, ``BSND``, ``BNSD_NBSD``, ``BSND_NBSD`` (the same number of query tokens, one
+    or more, for every sequence), ``TND`` and ``TND_NTD`` (ragged, as with speculation). The part
+    after the underscore is the layout of the output.
     """
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
-        """Refuse what latent attention does not take, before anything is launched.
+        """Reject arguments that latent attention does not support, before anything is launched.
 
         Raises:
-            ArgumentError: As for the operator; also one rotary part without the other, a count of
-                heads that is not that of the query, too many of them, a layout in which heads
-                cannot be padded, or outputs where heads are.
+            ArgumentError: As for the operator; also one rotary part without the other, a number of
+                heads that differs from the query's, too many heads, a layout in which heads
+                cannot be padded, or outputs in which heads are.
         """
         super().check_arguments(arguments)
         self._check_complete(self.complete(arguments))
 
     def run_complete(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """Run the operator at once on padded heads, and return those of the model."""
+        """Run the operator eagerly on padded heads, and return the model's heads."""
         if not self._missing(given):
             return super().run_complete(given)
         self._check_complete(given)
         return self._own_heads(given, super().run_complete(self._pad(given, _pad_dimension)))
 
     def shapes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return complete arguments with padded heads, for queries that read shapes only."""
+        """Return complete arguments with padded heads, for queries that only read shapes."""
         return self._pad(given, _widen_dimension)
 
     def outputs_for(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
@@ -95,7 +95,7 @@ class LatentAttention(FusedInferAttention):
         return prepared
 
     def geometry(self, arguments: Mapping[str, object]) -> AttentionGeometry:
-        """Return the length rules of the shapes, after checking the captured lengths by them."""
+        """Return the length rules of the shapes, after checking the captured lengths."""
         geometry = super().geometry(arguments)
         name = self.family.query_lengths
         captured = self.complete(arguments).get(name)
@@ -177,7 +177,7 @@ class LatentAttention(FusedInferAttention):
 
 
 def padded_heads(heads: int) -> int:
-    """Return the number of heads that the operator is called with: the next power of two."""
+    """Return the number of heads that the operator gets: the next power of two."""
     return 1 << (heads - 1).bit_length()
 
 

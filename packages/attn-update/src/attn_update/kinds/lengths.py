@@ -1,4 +1,4 @@
-"""Lengths of sequences on the host, as steps give them and as operators take them."""
+"""Host lengths of sequences, as steps pass them and as operators accept them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LengthArray(Protocol):
-    """A one-dimensional integer array of the host; `numpy.ndarray` fits."""
+    """A one-dimensional integer array on the host; `numpy.ndarray` implements it."""
 
     @property
     def ndim(self) -> int:
@@ -32,11 +32,11 @@ def to_lengths(value: object, *, what: str) -> list[int]:
 
     Args:
         value: A sequence of integers, a one-dimensional integer CPU tensor, or an array.
-        what: Names the value in an error.
+        what: Name of the value in errors.
 
     Raises:
         StepParameterError: The value is on a device (reading it would block the host), has more
-            than one dimension, or does not hold integers.
+            than one dimension, or does not contain integers.
     """
     lengths = value.copy() if type(value) is list else _read_lengths(value, what=what)
     assert isinstance(lengths, list)  # noqa: S101

@@ -1,10 +1,10 @@
-"""Paged attention of ATB: one query a sequence, lengths in a CPU tensor.
+"""Paged attention of ATB: one query per sequence, lengths in a CPU tensor.
 
-vLLM-Ascend decodes small batches with it. Its workspace depends on the lengths, and the longest do
-not need the most: that is where the device splits a sequence into the most parts, at a length which
-differs from one device to the next (vLLM-Ascend found 6144 keys on one of them). Engines that size
-it by the lengths of a step have to ask anew in every step; here it is sized once, at the capture,
-for the largest answer over all lengths.
+vLLM-Ascend uses it to decode small batches. Its workspace depends on the lengths, and the longest
+do not need the most: the maximum is where the device splits a sequence into the most parts, at a
+length that differs between devices (vLLM-Ascend found 6144 keys on one of them). Engines that
+allocate it for the lengths of a step must query it in every step. Here it is allocated once, at
+capture, for the maximum over all lengths.
 
 Schemas: torch_npu 2.13.
 """
@@ -43,33 +43,33 @@ class PagedAttention:
     """The kind of ``_npu_paged_attention``; its step argument is ``context_lens``.
 
     Attributes:
-        rebind_block_table: Whether a step may give another ``block_table``. Otherwise the captured
-            one is kept and the caller writes new block numbers into it.
+        rebind_block_table: Whether a step may pass another ``block_table``. Otherwise the captured
+            one is kept, and you write new block numbers into it.
     """
 
     rebind_block_table: bool = False
 
     @property
     def operator(self) -> str:
-        """The one operator, which takes a workspace and writes into ``out``."""
+        """The single operator, which accepts a workspace and writes into ``out``."""
         return _OPERATOR
 
     @property
     def step_arguments(self) -> frozenset[str]:
-        """The lengths, and the block table where it is rebound."""
+        """The lengths, and the block table if it can be rebound."""
         return frozenset({_LENGTHS, "block_table"} if self.rebind_block_table else {_LENGTHS})
 
     def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
-        """Run the operator at once; into ``out`` where the caller gave that."""
+        """Run the operator eagerly; into ``out`` if the caller passed it."""
         outputs = self.make_outputs(arguments)
         find_operator(_OPERATOR)(**self._complete(arguments, outputs))
         return outputs
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
-        """Refuse what the operator does not take, and a workspace, which the recorder manages.
+        """Reject arguments the operator does not have, and a workspace, which the recorder owns.
 
         Raises:
-            ArgumentError: An unknown, a missing or a managed argument.
+            ArgumentError: An argument is unknown, missing, or owned by the recorder.
         """
         check_argument_names(_OPERATOR, arguments, managed=_MANAGED)
         for name in ("query", "key_cache", "value_cache", "block_table"):
@@ -81,11 +81,11 @@ class PagedAttention:
             )
 
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
-        """Return the bytes that suffice for all lengths that the block table can hold.
+        """Return a number of bytes that suffices for all lengths that fit the block table.
 
-        That is the largest answer of the operator's query for sequences of equal length: for every
-        length up to 16384 keys, then for each number of full blocks. The query answers with a uint8
-        tensor of that size; its memory is given back at once.
+        This is the maximum of the operator's query over sequences of equal length: for every
+        length up to 16384 keys, then for each number of full blocks. The query returns a uint8
+        tensor of that size; its memory is freed at once.
         """
         outputs = self.make_outputs(arguments)
         longest, _ = _capacity(arguments)
@@ -125,10 +125,10 @@ class PagedAttention:
         return frozenset(caches if self.rebind_block_table else caches | {"block_table"})
 
     def geometry(self, arguments: Mapping[str, object]) -> AttentionGeometry:
-        """Return the length rule of the shapes, after checking the captured lengths by it.
+        """Return the length rule of the shapes, after checking the captured lengths against it.
 
         Raises:
-            StepParameterError: The captured lengths break it.
+            StepParameterError: The captured lengths violate it.
         """
         table = tensor_argument(arguments, "block_table")
         longest, bound = _capacity(arguments)
@@ -151,7 +151,7 @@ class PagedAttention:
         pad: bool,
         what: str,
     ) -> dict[str, object]:
-        """Return the step's lengths as a checked CPU tensor, and its block table as it is."""
+        """Return the step's lengths as a checked CPU tensor, and its block table unchanged."""
         assert isinstance(geometry, AttentionGeometry)  # noqa: S101
         assert geometry.key is not None  # noqa: S101
         prepared: dict[str, object] = {}
@@ -179,7 +179,7 @@ def _as_tensor(lengths: list[int]) -> torch.Tensor:
 
 
 def _capacity(arguments: Mapping[str, object]) -> tuple[int, str]:
-    """Return the most keys of a sequence, and what bounds them."""
+    """Return the maximum number of keys of a sequence, and what limits it."""
     table = tensor_argument(arguments, "block_table")
     query = tensor_argument(arguments, "query")
     if table.ndim != 2 or table.shape[0] < query.shape[0]:

@@ -1,4 +1,4 @@
-"""What an update lane counts."""
+"""Counters of an update lane."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class LaneCounters:
-    """What a lane has done.
+    """Counts the work of a lane.
 
     Attributes:
-        steps: Steps that went well; with a worker thread, those handed to it.
-        updates: Launches updated.
-        skipped: Launches left alone because their step parameters had not changed.
+        steps: Successful steps; with a worker thread, those passed to it.
+        updates: Updated launches.
+        skipped: Launches not updated because their step parameters had not changed.
         failures: Steps that failed after something was launched.
-        updater_steps: Steps whose updates the lane's updater issued.
+        updater_steps: Steps whose updates the lane's updater launched.
     """
 
     steps: int = 0
@@ -29,7 +29,7 @@ class LaneCounters:
     updater_steps: int = 0
 
     def count_updates(self, bound: BoundPlan, changes: Changes) -> None:
-        """Count the launches of a step that went well."""
+        """Count the launches of a successful step."""
         if bound.launches is not None:
             self.updater_steps += 1
         for size, changed in zip(bound.plan.slot_sizes, changes, strict=True):

@@ -1,4 +1,4 @@
-"""What an update lane knows of the replays of one graph."""
+"""The state of the replays of one graph, as known to an update lane."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ if TYPE_CHECKING:
 
 
 class ReplayState(ReplayOwner):
-    """How far the replays of the graph of one key are. Made by the lane that updates it.
+    """State of the replays of one key's graph. Created by the lane that updates it.
 
     Args:
-        lane: That updates the graph.
-        key: Of the graph.
-        is_guarded: Whether the graph asks before each replay.
+        lane: The lane that updates the graph.
+        key: Key of the graph.
+        is_guarded: Whether the graph calls back before each replay.
 
     Attributes:
         lane: As given.
         key: As given.
-        bound: The plan of the latest step, as the lane's issuer made it ready.
-        bound_before: That of the plan before it, so that two plans may take turns.
-        latest: The plan and the values of the latest step, if it went well; None for values that
+        bound: The plan of the latest step, prepared by the lane's issuer.
+        bound_before: The plan before it, so that two plans may alternate.
+        latest: The plan and the values of the latest step, if it succeeded; None for values that
             only the bound launches know.
         replayed: The mark after the latest replay, of the lane's issuer; updates wait for it on
             the device.
         replayed_on: The stream of the latest replay.
-        unsettled: Whether external events may be left set, because a step failed.
-        is_open: Whether a step is under way, from its check to its updates.
-        is_run: Whether that step is run by one call, in which the graph is replayed once.
-        awaits_replay: Whether the graph was not replayed in that step yet; False where nobody can
-            know.
-        refusal: Why a replay was refused in that step; None where none was.
+        unsettled: Whether external events may have been left set, because a step failed.
+        is_open: Whether a step is in progress, from its check to its updates.
+        is_run: Whether that step is one call of `run`, in which the graph is replayed once.
+        awaits_replay: Whether the graph has not been replayed in that step yet; False if unknown.
+        refusal: Why a replay was rejected in that step; None if none was.
     """
 
     __slots__ = (
@@ -72,13 +71,13 @@ class ReplayState(ReplayOwner):
         self.refusal: str | None = None
 
     def open_step(self, *, is_run: bool) -> None:
-        """Note that a step begins, whose graph is replayed next."""
+        """Record that a step begins, whose graph is replayed next."""
         self.awaits_replay = self._is_guarded
         self.is_open = True
         self.is_run = is_run
 
     def refuse_other(self, key: Hashable) -> str | None:
-        """Return why the graph of another key may not be replayed in the present step, or None."""
+        """Return why the graph of another key must not be replayed in the present step, or None."""
         if not self.is_open:
             return None
         self.refusal = (
@@ -90,7 +89,7 @@ class ReplayState(ReplayOwner):
         return self.refusal
 
     def note_replay(self) -> str | None:
-        """Note a replay of this graph, or return why it is refused: one step replays it once."""
+        """Record a replay of this graph, or return why it is rejected: one step replays it once."""
         if self.is_run and self._is_guarded and not self.awaits_replay:
             self.refusal = (
                 f"running a step of key {self.key!r}: its graph is replayed a second time, and "

@@ -1,4 +1,4 @@
-"""Release a graph that a step left waiting, on a thread that no signal handler interrupts."""
+"""Releases a graph that a step left waiting, on a thread that no signal handler interrupts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SECONDS_BETWEEN_LOOKS = 0.0005
 
 @dataclass(slots=True, kw_only=True)
 class StepRelease:
-    """How far a release is.
+    """Progress of a release.
 
     Attributes:
         is_begun: Whether its thread was started, or is just about to be.
         is_done: Whether it has ended.
-        error: What it raised.
+        error: Its exception.
     """
 
     is_begun: bool = False
@@ -31,10 +31,10 @@ class StepRelease:
     error: BaseException | None = None
 
     def wait(self) -> None:
-        """Wait until it is done, if it was begun. An interrupt ends the wait and not the release.
+        """Wait until it is done, if it was begun. An interrupt ends the wait but not the release.
 
         Raises:
-            BaseException: What it raised.
+            BaseException: The exception of the release.
         """
         while self.is_begun and not self.is_done:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -45,13 +45,13 @@ class StepRelease:
 def release_alone(
     release: StepRelease, device: TaskDevice, call: Callable[..., None], *arguments: Any
 ) -> None:
-    """Release; to be run by a thread of its own, because Python calls signal handlers on the first.
+    """Release the graph; run it in a separate thread, because signal handlers run on the first.
 
     Args:
-        release: Is noted in.
-        device: The thread is bound to it where it has to be.
-        call: Releases.
-        arguments: Of `call`.
+        release: Receives the progress.
+        device: The device to bind the thread to, if necessary.
+        call: Function that releases.
+        arguments: Arguments of `call`.
     """
     try:
         bind = find_thread_binding(device)

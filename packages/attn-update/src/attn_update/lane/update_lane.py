@@ -103,7 +103,7 @@ _Result = TypeVar("_Result")
 
 
 class _Step(NamedTuple):
-    """A step whose parameters are right: its values, if known here, and those that changed."""
+    """A checked step: its values, if known here, and those that changed."""
 
     state: ReplayState
     bound: BoundPlan
@@ -113,7 +113,7 @@ class _Step(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _OpenStep(StepRelease):
-    """A step of which the replay is queued, or is about to be; and how far its release is."""
+    """A step whose replay is queued, or is about to be; and the progress of its release."""
 
     step: _Step
     issuer: OperatorIssuer
@@ -130,27 +130,27 @@ class _Expected(threading.local):
 class UpdateLane:
     """Updates and replays captured graphs of one device, in order and without a host wait.
 
-    Make one for each device and share it between models: steps of several threads queue, one after
-    the other, for as long as the host needs to issue them. The caller owns it and closes it.
+    Create one per device and share it between models. Steps of several threads run one after the
+    other, for as long as the host needs to launch them. You own the lane and close it.
 
     Args:
         device: The device of the graphs.
         updater: How updates are launched; only the cost differs. See
             `attn_update.issuing.issuer_choice.UpdaterChoice`. A native updater is built by the
-            first lane of the machine that uses it.
-        native_folder: Of the built files of the native updater; default ``~/.cache/attn-update``.
-            For hosts without a home folder that can be written.
-        worker: Whether a thread of the lane launches the updates, so that `run` returns as soon as
+            first lane on the machine that uses it.
+        native_folder: Folder of the built files of the native updater; by default
+            ``~/.cache/attn-update``. Set it on hosts without a writable home folder.
+        worker: Whether a worker thread launches the updates, so that `run` returns as soon as
             the replay is queued; see Note [worker].
 
     Attributes:
         counters: Steps, updates and failures so far.
         updater: How updates are launched: ``native``, ``kernels`` or ``operators``. A plan that
-            it cannot bind is launched by operators: see `unbound_reason`.
-        updater_reason: Why that updater.
+            it does not support is launched by operators: see `unbound_reason`.
+        updater_reason: Why this updater is used.
 
     Raises:
-        LaneError: The device does not offer the updater that was chosen.
+        LaneError: The device does not support the chosen updater.
         NativeUnavailableError: The native updater was chosen and cannot be built here.
     """
 
@@ -182,22 +182,22 @@ class UpdateLane:
         parameters: StepParameters,
         replay: Callable[[], _Result] | None = None,
     ) -> _Result:
-        """Run one step: check, replay and update. Returns as soon as all is queued.
+        """Run one step: check, replay and update. Returns as soon as everything is queued.
 
         Args:
-            plan: Of the graph that `replay` replays.
-            parameters: Of this step.
-            replay: Queues the replay on the current stream, and nothing that waits for it. Default:
-                that of the graph which `Recorder.recording` was given.
+            plan: Plan of the graph that `replay` replays.
+            parameters: Parameters of this step.
+            replay: Queues the replay on the current stream, and nothing that waits for it. By
+                default replays the graph that was passed to `Recorder.recording`.
 
         Returns:
-            What `replay` returns.
+            The result of `replay`.
 
         Raises:
             AttnUpdateError: From `UpdatePlan.check`; nothing was launched.
             LaneError: The lane is closed, this call is inside a `replay`, the current stream is
-                the lane's own, another lane updates this key, or `replay` is of another graph than
-                the one recorded under the key; nothing was launched.
+                the lane's own, another lane updates this key, or `replay` belongs to another graph
+                than the one recorded under the key; nothing was launched.
             UpdateError: An update failed; see Note [failure].
         """
         replay = _own_replay(plan, replay)
@@ -240,20 +240,19 @@ class UpdateLane:
                 self._owner = None
 
     def begin(self, plan: UpdatePlan, parameters: StepParameters) -> None:
-        """Begin a step whose graph the caller replays, on the stream that is current now.
+        """Begin a step whose graph you replay yourself, on the current stream.
 
-        After the replay the caller calls `finish`, or `abandon` where the replay failed; until
-        then the graph waits on the device, and the host must not wait for it. See Note [two
-        phases].
+        After the replay call `finish`, or `abandon` if the replay failed. Until then the graph
+        waits on the device, and the host must not wait for it. See Note [two phases].
 
         Args:
-            plan: Of the graph that is replayed.
-            parameters: Of this step.
+            plan: Plan of the graph that is replayed.
+            parameters: Parameters of this step.
 
         Raises:
             AttnUpdateError: From `UpdatePlan.check`; nothing was launched.
             LaneError: As for `run`; or a step was begun and not finished. If this thread began it,
-                its graph is released, its results are void, and the next step works.
+                its graph is released, its results are invalid, and the next step works.
             UpdateError: An update failed in a step that updates first; see Note [failure].
         """
         self._refuse_nested()
@@ -284,7 +283,7 @@ class UpdateLane:
                 self._owner = None
 
     def finish(self) -> None:
-        """Launch the updates of the step that was begun; returns as soon as all is queued.
+        """Launch the updates of the step that was begun; returns as soon as everything is queued.
 
         Raises:
             LaneError: No step was begun, the lane is closed, or the graph of the step was not
@@ -318,9 +317,9 @@ class UpdateLane:
                 self._owner = None
 
     def abandon(self) -> None:
-        """Give up the step that was begun, whether its graph was replayed or not; never a hang.
+        """Abandon the step that was begun, whether its graph was replayed or not; never hangs.
 
-        If it was, the graph is released and its results are void. The next step works.
+        If the graph was replayed, it is released and its results are invalid. The next step works.
 
         Raises:
             LaneError: No step was begun, or the lane is closed.
@@ -333,7 +332,7 @@ class UpdateLane:
         """Return why launches of a plan are called one by one, or None if `updater` launches them.
 
         Args:
-            plan: Of which a step was run.
+            plan: A plan of which a step was run.
         """
         state = plan.records.owner
         if isinstance(state, ReplayState) and state.lane is self:
@@ -346,20 +345,20 @@ class UpdateLane:
         """Wait until the lane's thread has launched all updates; the device may still be busy.
 
         Raises:
-            UpdateError: One of them failed; see Note [worker].
+            UpdateError: An update failed; see Note [worker].
         """
         with self._lock:
             self._drain()
             self._raise_failures()
 
     def close(self) -> None:
-        """Give the stream up. Replays already queued finish; later steps are refused.
+        """Release the stream. Replays already queued finish; later steps are rejected.
 
         Another lane may then update the same keys. Its first step of each key waits on the host for
         the latest replay of that key.
 
         Raises:
-            UpdateError: An update in the lane's thread failed; the lane is closed all the same.
+            UpdateError: An update in the lane's thread failed; the lane is closed nevertheless.
         """
         with self._lock:
             if self._open is not None:
@@ -428,7 +427,7 @@ class UpdateLane:
             expected.step = None
 
     def _await_release(self, opened: _OpenStep) -> None:
-        """Wait for the release of a step, and undo what an exception may have left of it here."""
+        """Wait for the release of a step, and undo what an exception may have left of it."""
         opened.wait()
         self._open = None
         own = opened.issuer.stream
@@ -550,7 +549,7 @@ class UpdateLane:
         self._issue(opened.step, issuer, release=True)
 
     def _give_up(self, opened: _OpenStep) -> None:
-        """Release the graph of a step that may have been replayed or not: Note [failure]."""
+        """Release the graph of a step that may or may not have been replayed: Note [failure]."""
         state, issuer, current = opened.step.state, opened.issuer, opened.stream
         state.is_open, is_replayed = False, not state.awaits_replay
         state.awaits_replay = False
@@ -655,7 +654,7 @@ def _own_replay(plan: UpdatePlan, replay: Callable[[], _Result] | None) -> Calla
     """Return the replay of the graph of a plan.
 
     Raises:
-        LaneError: It is known that `replay` is of another graph, or no graph is known.
+        LaneError: `replay` is known to belong to another graph, or no graph is known.
     """
     graph = plan.records.graph()
     if replay is None:

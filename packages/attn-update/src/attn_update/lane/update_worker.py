@@ -1,4 +1,4 @@
-"""The worker thread of an update lane: it issues updates while the caller goes on."""
+"""The worker thread of an update lane, which launches updates while the caller continues."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class FailedTask:
-    """What a worker could not do.
+    """A failed task of a worker.
 
     Attributes:
-        state: Of the graph that the task was for.
-        error: What it raised.
+        state: State of the graph that the task was for.
+        error: Its exception.
     """
 
     state: ReplayState
@@ -44,17 +44,17 @@ class FailedTask:
 class UpdateWorker:
     """One thread that runs tasks in order. It ends with `close`, or when its owner is collected.
 
-    When the process ends, the tasks that it has are run first.
+    When the process ends, pending tasks run first.
 
     Args:
-        device: The thread is bound to it where it has to be.
+        device: The device to bind the thread to, if necessary.
 
     Attributes:
-        submit: Lets the thread run a task after those that it has. One call of C: an exception of a
-            signal handler comes before it or after it, and never leaves half a task.
+        submit: Queues a task. It is one C call, so an exception of a signal handler comes before or
+            after it, and never leaves half a task.
 
     Raises:
-        Exception: What binding the thread raised.
+        Exception: Any error of binding the thread.
     """
 
     def __init__(self, device: TaskDevice) -> None:
@@ -86,16 +86,16 @@ class UpdateWorker:
 
     @property
     def failures(self) -> list[FailedTask]:
-        """What failed and was not forgotten, in order; a copy."""
+        """Failures that were not forgotten, in order; a copy."""
         return list(self._failures)
 
     def forget_failures(self, count: int) -> None:
-        """Forget the first failures: the thread may add one at any time."""
+        """Forget the first failures; the thread may add one at any time."""
         del self._failures[:count]
 
 
 class _Drained(threading.Event):
-    """Is set when the thread comes to it."""
+    """Set when the thread reaches it."""
 
 
 def _work(

@@ -1,1 +1,1 @@
-"""How the step parameters of one graph key reach its captured launches."""
+"""Maps the step parameters of one graph key to its captured launches."""

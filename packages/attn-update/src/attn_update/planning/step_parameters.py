@@ -16,10 +16,10 @@ class StepParameters:
     """The arguments of one step, by parameter group and argument name.
 
     Attributes:
-        key: The graph key they are for; a plan of another key refuses them.
-        groups: For each parameter group the value of each argument declared for it. Lengths are
+        key: The graph key; a plan of another key rejects them.
+        groups: For each parameter group the value of each declared argument. Lengths are
             one-dimensional integers on the host and are copied during the call. A rebound tensor
-            (a block table) lives on the device and belongs to the caller, who keeps it alive and
+            (a block table) is on the device and belongs to the caller, who must keep it alive and
             unchanged until the replay of this step has finished.
     """
 

@@ -1,7 +1,7 @@
-"""Update plans: how the step parameters of one graph key reach its captured launches.
+"""Update plans: map the step parameters of one graph key to its captured launches.
 
-A plan is compiled once, after the capture. All that does not change from step to step is decided
-and checked then: which group feeds which layer, which names exist, which operator is called with
+A plan is compiled once, after the capture. Everything that is the same in every step is decided and
+checked then: which group belongs to which layer, which names exist, which operator is called with
 which arguments. A step then only checks values, once for each distinct set of length rules and not
 once for each layer.
 """
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterGroup:
-    """Which arguments the step parameters give for the layers of one group.
+    """The arguments that step parameters set for the layers of one group.
 
     Attributes:
-        arguments: Names among the step arguments of the layers' kinds. Arguments left out keep
-            what was captured.
-        pad: Whether a batch shorter than the captured one is padded by the kind's rule. Without
-            it a short batch is an error.
+        arguments: Names among the step arguments of the layers' kinds. Other step arguments keep
+            their captured values.
+        pad: Whether a batch smaller than the captured one is padded by the kind's rule. If false,
+            a smaller batch is an error.
     """
 
     arguments: frozenset[str]
@@ -50,17 +50,17 @@ class ParameterGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedUpdate:
-    """One launch, ready to be issued again.
+    """One launch, ready to be launched again.
 
     Attributes:
         layer_name: The layer.
-        operator: The name of the operator, for errors.
-        call: The operator; takes `launch` as keywords.
+        operator: Name of the operator, for errors.
+        call: The operator; accepts `launch` as keyword arguments.
         fused: Update, launch and record in one call of the device, or None.
-        launch: The keyword arguments, as they were captured.
+        launch: The captured keyword arguments.
         handle: The task group.
-        event: The external event the captured graph waits for.
-        slot: Which of the step's prepared values feed the launch.
+        event: The external event that the captured graph waits for.
+        slot: Index of the step's prepared values that apply to the launch.
     """
 
     layer_name: str
@@ -83,7 +83,7 @@ class _Slot:
 
 
 class CheckedStep(NamedTuple):
-    """The values of one step, checked and in the form that the operators take.
+    """The checked values of one step, in the form that the operators expect.
 
     Attributes:
         values: For each slot of the plan the arguments by name.
@@ -93,14 +93,14 @@ class CheckedStep(NamedTuple):
 
 
 class UpdatePlan:
-    """The compiled updates of one graph key, which never change. Made by `UpdatePlan.compile`.
+    """The compiled updates of one graph key; immutable. Created by `UpdatePlan.compile`.
 
     Attributes:
         key: The graph key.
         records: The records it was compiled from.
-        updates: In the order of capture.
+        updates: The updates in the order of capture.
         groups: The declared parameter groups by name.
-        slot_sizes: For each slot how many of the updates it feeds.
+        slot_sizes: For each slot the number of updates it applies to.
     """
 
     def __init__(
@@ -132,19 +132,18 @@ class UpdatePlan:
         """Compile and validate the plan of a captured graph.
 
         Args:
-            recorder: Recorded the capture.
+            recorder: The recorder of the capture.
             key: The graph key.
-            groups: The declared parameter groups; every recorded group must be there and have a
-                layer. Default: every recorded group, with all step arguments that its layers were
+            groups: The declared parameter groups; every recorded group must be declared and have a
+                layer. By default every recorded group, with all step arguments that its layers were
                 captured with, without padding.
-            layers: The names of the layers that must have been recorded, no more and no fewer.
-                Default: any.
-            fused: Whether to use the device's fused update calls where it has them.
+            layers: The exact names of the layers that must have been recorded. By default any.
+            fused: Whether to use the device's fused update calls if it has them.
 
         Raises:
             UnknownNameError: The key was never recorded, or was released.
-            PlanError: The recorded layers are not `layers`, or a group is not declared, feeds no
-                layer, or names an argument that a layer cannot take.
+            PlanError: The recorded layers are not `layers`, or a group is not declared, has no
+                layer, or names an argument that a layer does not have.
         """
         records = recorder.records(key)
         recorded = list(records.records.values())
@@ -181,13 +180,13 @@ class UpdatePlan:
         """Check the parameters of one step; nothing is launched.
 
         Args:
-            parameters: Copied; the caller may reuse the lists at once.
+            parameters: The parameters, which are copied; you may reuse the lists at once.
 
         Raises:
             UnknownNameError: The key of this plan was released.
             DeadTensorError: Memory that a captured launch reads was freed.
             StepParameterError: The parameters are for another key, or a group, a name or a value
-                does not fit.
+                is invalid.
         """
         self.check_key(parameters)
         self._check_names(parameters)
@@ -199,7 +198,7 @@ class UpdatePlan:
         return CheckedStep(tuple(values))
 
     def check_key(self, parameters: StepParameters) -> None:
-        """Check all but the values of a step: that its graph can be replayed, and is this one.
+        """Check everything but the values of a step: its key, and whether its graph can replay.
 
         Raises:
             UnknownNameError: The key of this plan was released.
@@ -224,10 +223,10 @@ class UpdatePlan:
             )
 
     def step_rules(self) -> list[Mapping[str, LengthRule | TensorForm]] | None:
-        """Return for each slot the rules of its arguments, where all are taken as they are.
+        """Return the argument rules of each slot, if all arguments are passed unchanged.
 
         Returns:
-            None where a kind takes anything else, or turns what it is given into something else.
+            None if a kind accepts other values, or converts its values.
         """
         rules: list[Mapping[str, LengthRule | TensorForm]] = []
         for slot in self._slots:
@@ -240,7 +239,7 @@ class UpdatePlan:
         return rules
 
     def group_of(self, slot: int) -> str:
-        """Return the parameter group that feeds a slot."""
+        """Return the parameter group of a slot."""
         return self._slots[slot].group
 
     def _check_names(self, parameters: StepParameters) -> None:

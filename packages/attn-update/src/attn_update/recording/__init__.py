@@ -1,1 +1,1 @@
-"""What is kept of attention launches at capture, and how they are seen."""
+"""Records attention launches at capture."""

@@ -1,7 +1,7 @@
-"""Record attention that a model calls by its operator, without a change to the model.
+"""Records attention that a model calls through operators, without changing the model.
 
-A dispatch mode sees every operator that is called inside it. Those it has a kind for go through the
-recorder as if the model had called `Recorder.attention`; all others run untouched.
+A dispatch mode sees every operator that is called inside it. Operators with a known kind go through
+the recorder as if the model had called `Recorder.attention`; all others run unchanged.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def number_layers(operator: str, position: int) -> str:
     """Return a layer name from the position of the launch in its capture.
 
     Args:
-        operator: The operator as it was called.
-        position: How many launches the capture recorded before.
+        operator: The operator that was called.
+        position: Number of launches that the capture recorded before.
     """
     return f"{operator.partition('.')[0].rpartition('::')[2]}.{position}"
 
@@ -47,23 +47,23 @@ def number_layers(operator: str, position: int) -> str:
 class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
     """Routes known attention operators through a recorder while it is active.
 
-    Put it around warm-up and capture, inside `Recorder.recording`. Outside a recording it leaves
+    Wrap it around warm-up and capture, inside `Recorder.recording`. Outside a recording it leaves
     every operator alone, so it may stay active. Attention that calls the recorder itself is not
-    recorded twice. Attention inside a custom operator is recorded as well, whatever the operator
-    is written in, and in whatever depth.
+    recorded twice. Attention inside a custom operator is also recorded, in whatever language the
+    operator is written and at any depth.
 
     Args:
-        recorder: Records. The caller owns it.
-        operators: From operators to kinds, or names of kinds in the recorder's table; the default
-            knows FIA v1 and v2 and paged attention, with the captured block table.
-        layer_name: Names a launch by its operator and its position in the capture. Names must be
-            the same for the same layer in every capture; default `number_layers`.
-        group: Gives the parameter group of a layer name; default ``default`` for all.
+        recorder: The recorder, which you own.
+        operators: Maps operators to kinds, or to names of kinds in the recorder's table. By default
+            FIA v1 and v2 and paged attention, with the captured block table.
+        layer_name: Names a launch by its operator and its position in the capture. A layer must get
+            the same name in every capture; by default `number_layers`.
+        group: Returns the parameter group of a layer name; by default ``default`` for all.
 
     Raises:
         UnknownNameError: The recorder has no such kind.
-        RecordingError: A kind is updated through another operator than the one it is given for, so
-            it is not clear what a call of it means.
+        RecordingError: A kind is updated through another operator than the one it is declared for,
+            so the meaning of a call is unclear.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
 
     @property
     def is_watching(self) -> bool:
-        """Whether a recording is under way, and something else than the recorder launches."""
+        """Whether a recording is in progress, and the recorder itself is not launching."""
         return self._recorder.position is not None and not self._recorder.is_launching
 
     def takes(self, operator: str) -> bool:
@@ -116,9 +116,9 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         """Record a call of a known operator; return its outputs.
 
         Args:
-            operator: That was called.
-            kind: Of attention.
-            arguments: By name, without a workspace.
+            operator: The operator that was called.
+            kind: Kind of the attention.
+            arguments: Arguments by name, without a workspace.
         """
         layer_name = self._layer_name(operator, self._recorder.position or 0)
         group = "default" if self._group is None else self._group(layer_name)

@@ -1,4 +1,4 @@
-"""See the operators that are called in a block, also inside custom operators."""
+"""Sees the operators that are called in a block, also inside custom operators."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _TRANSPARENT_NAMESPACES = frozenset(
 
 
 class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands over the calls of some operators; all others run untouched.
+    """Intercepts calls of some operators; all others run unchanged.
 
-    Engines hide attention in custom operators of their own, of which a dispatch mode sees no more
-    than the outermost. So the kernel of such an operator is run with the mode still active.
+    Engines wrap attention in custom operators, of which a dispatch mode sees only the outermost.
+    The kernel of such an operator is therefore run with the mode still active.
 
     Args:
-        operators: Those that are handed over, as ``namespace::name``, with or without overload.
+        operators: Operators to intercept, as ``namespace::name``, with or without overload.
     """
 
     # An operator that takes functions runs as it is; without this torch would refuse it.
@@ -44,20 +44,20 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Let torch keep other modes, and compiled code, as they are without this one."""
+        """Let torch treat other modes, and compiled code, as it does without this one."""
         return True
 
     @property
     def is_watching(self) -> bool:
-        """Whether operators are to be handed over now."""
+        """Whether operators are currently intercepted."""
         raise NotImplementedError
 
     def takes(self, operator: str) -> bool:
-        """Return whether an operator, ``namespace::name.overload``, is handed over."""
+        """Return whether an operator, ``namespace::name.overload``, is intercepted."""
         raise NotImplementedError
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call an operator that is handed over, and return what it returns."""
+        """Call an intercepted operator, and return its result."""
         raise NotImplementedError
 
     def __torch_dispatch__(
@@ -84,7 +84,7 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _kernel_keys(arguments: object) -> DispatchKeySet | None:
-    """Return the key of the kernel that these arguments choose; None without a tensor."""
+    """Return the key of the kernel that these arguments select; None without a tensor."""
     types = {leaf.device.type for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
     if not types:
         return None

@@ -1,4 +1,4 @@
-"""Records: what is kept of captured attention launches, by graph key and layer name."""
+"""Records of captured attention launches, by graph key and layer name."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Record:
     """One task group: an attention launch of a captured graph that can be updated.
 
     Attributes:
-        layer_name: Names the launch, once for each key.
+        layer_name: Name of the launch, unique for each key.
         key: The graph key that was recorded.
-        group: The parameter group that gives the step arguments of this layer.
-        kind: How the launch is updated.
+        group: The parameter group with the step arguments of this layer.
+        kind: The kind, which updates the launch.
         handle: The task group, which only the device understands.
         event: The captured graph waits for it before the launch; every step must record it.
         arguments: All keyword arguments of the launch. Tensors are referenced weakly, except the
             workspace, which belongs to the recorder.
-        geometry: What the checks of a step depend on.
+        geometry: The shapes that a step is checked against.
     """
 
     layer_name: str
@@ -43,15 +43,15 @@ class Record:
 
 
 class ReplayOwner(ABC):
-    """Knows of the replays of one graph: an update lane has one for each key that it updates."""
+    """Tracks the replays of one graph: an update lane has one for each key that it updates."""
 
     @abstractmethod
     def refuse_other(self, key: Hashable) -> str | None:
-        """Return why the graph of another key may not be replayed in the present step, or None."""
+        """Return why the graph of another key must not be replayed in the present step, or None."""
 
     @abstractmethod
     def note_replay(self) -> str | None:
-        """Note a replay of the graph that is owned, or return why it is refused."""
+        """Record a replay of the owned graph, or return why it is rejected."""
 
 
 class KeyRecords:
@@ -59,14 +59,14 @@ class KeyRecords:
 
     Attributes:
         key: The graph key.
-        records: By layer name, in the order of capture.
+        records: The records by layer name, in the order of capture.
         fixed: Layers captured with a kind that needs no update.
         watch: Watches the memory that the launches read and the graph does not own.
-        released: Whether the recorder let go of the key; its plans are then void.
-        graph: What is captured under the key, if the caller said so: an object with a method
-            `replay`, referenced weakly; a call returns it, or None once it is gone.
-        is_guarded: Whether the device asks `replay_refusal` before each replay of the graph.
-        owner: What knows of the replays of the graph, once there was a step.
+        released: Whether the recorder has released the key; its plans are then invalid.
+        graph: The graph captured under the key, if the caller passed it: an object with a method
+            `replay`, referenced weakly. Calling this returns it, or None once it is gone.
+        is_guarded: Whether the device calls `replay_refusal` before each replay of the graph.
+        owner: Tracks the replays of the graph, after the first step.
     """
 
     def __init__(self, key: Hashable, graph: object = None) -> None:
@@ -80,10 +80,10 @@ class KeyRecords:
         self.owner: ReplayOwner | None = None
 
     def replay_refusal(self, expected: object) -> str | None:
-        """Return why the graph of this key may not be replayed now, or None; note the replay.
+        """Return why the graph of this key must not be replayed now, or None; record the replay.
 
         Args:
-            expected: The owner of the graph whose step this thread runs, if it runs one.
+            expected: The owner of the graph whose step this thread runs, if any.
         """
         owner = self.owner
         if expected is not owner and isinstance(expected, ReplayOwner):
@@ -93,7 +93,7 @@ class KeyRecords:
         return None if owner is None else owner.note_replay()
 
     def release(self) -> None:
-        """Let go of the records; plans made from them are void."""
+        """Release the records; plans created from them become invalid."""
         self.released = True
         self.records.clear()
         self.fixed.clear()
@@ -102,7 +102,7 @@ class KeyRecords:
 
 
 def _weakly(value: object) -> Callable[[], Any]:
-    """Return a call that returns a value while it lives; one without weak references is kept."""
+    """Return a weak reference to a value, or a strong one if it has no weak references."""
     try:
         return weakref.ref(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The recorder: runs attention, and during a capture records how to update it."""
+"""The recorder runs attention and, during a capture, records how to update it."""
 
 from __future__ import annotations
 
@@ -52,17 +52,18 @@ class _Recording:
 class Recorder:
     """Records the attention launches of one model, by graph key and layer name.
 
-    The caller owns it; several recorders (a target and a draft model) do not know of each other.
-    It owns the shared workspace and holds all other tensors weakly. Captures are recorded by one
-    thread at a time.
+    You own it. Several recorders (for a target and a draft model) are independent of each other. It
+    owns the shared workspace and refers weakly to all other tensors. Only one thread at a time may
+    record captures.
 
     Args:
-        device: Where attention runs.
-        kinds: From kind names to kinds; default `attn_update.kinds.default_kinds`.
+        device: Device on which attention runs.
+        kinds: Maps names to kinds; by default `attn_update.kinds.default_kinds`.
         watch_inputs: Whether to watch the memory of all tensors that launches read, for debugging.
-            Otherwise only that of caches, tables, masks and the like is watched, whose owner must
-            keep them. Activations are the graph's own memory, mostly: one that the caller still
-            holds when the recording ends, and drops later, is then reported too.
+            Otherwise only caches, tables, masks and the like are watched, which their owner must
+            keep alive. Activations are mostly the graph's own memory. With this option, an
+            activation that the caller still refers to when the recording ends, and drops later, is
+            also reported.
     """
 
     def __init__(
@@ -89,19 +90,19 @@ class Recorder:
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """The table of kinds, to be read."""
+        """The table of kinds; do not modify it."""
         return MappingProxyType(self._kinds)
 
     @property
     def position(self) -> int | None:
-        """How many launches the recording under way has; None if there is none under way."""
+        """Number of launches in the current recording; None if there is no recording."""
         if self._recording is None:
             return None
         return len(self._recording.records.records) + len(self._recording.records.fixed)
 
     @property
     def is_launching(self) -> bool:
-        """Whether this recorder is calling operators now, which are then not to be recorded."""
+        """Whether this recorder is calling operators now, which must not be recorded."""
         return self._is_launching
 
     @contextmanager
@@ -110,22 +111,22 @@ class Recorder:
     ) -> Iterator[None]:
         """Record the attention captured inside the context under a graph key.
 
-        Put it around the capture, or around warm-up runs and capture: attention run inside it
-        without a capture only measures the workspace. When the context ends with an exception
+        Wrap it around the capture, or around warm-up runs and capture: attention that runs inside
+        it without a capture only measures the workspace. If the context ends with an exception,
         nothing is kept.
 
         Args:
-            key: The graph key, once for each captured graph.
+            key: The graph key, unique for each captured graph.
             graph: The captured graph, an object with a method `replay`; referenced weakly. A lane
-                then replays it by itself, and refuses the `replay` of another graph. On a
-                `attn_update.task_device.GuardingDevice` the replay of another graph is refused
-                without it, whatever function makes it.
-            allows_unrecorded: Whether attention of a known kind may be captured with lengths on the
-                host and without a record. For engines that update some of it themselves: without
+                then replays it itself, and rejects the `replay` of another graph. On a
+                `attn_update.task_device.GuardingDevice`, the replay of another graph is rejected
+                even without it, whatever function replays it.
+            allows_unrecorded: Whether attention of a known kind may be captured with host lengths
+                and without a record. Use it if your engine updates some attention itself: without
                 an update every replay uses the lengths of the capture.
 
         Raises:
-            RecordingError: The key is recorded already, or another recording is under way; or
+            RecordingError: The key is already recorded, another recording is in progress, or
                 attention was captured that is not recorded.
         """
         if self._recording is not None:
@@ -177,15 +178,15 @@ class Recorder:
         *,
         group: str = "default",
     ) -> tuple[torch.Tensor, ...]:
-        """Run one attention operator; during a capture make it updatable and record it.
+        """Run one attention operator; during a capture, also make it updatable and record it.
 
         Args:
-            layer_name: Names the launch, once for each key. Several steps of speculative decoding
-                in one graph need a name for each step and layer, see `scope`.
+            layer_name: Name of the launch, unique for each key. Several steps of speculative
+                decoding in one graph need a name for each step and layer, see `scope`.
             kind: A name in the table of kinds, or a kind, such as one with options:
                 ``FusedInferAttention(rebind_block_table=True)``.
             arguments: The operator's arguments by name. Lengths may be lists, CPU tensors or
-                arrays. ``out`` may be given; the workspace may not.
+                arrays. You may pass ``out``, but not the workspace.
             group: The parameter group: layers that share their step parameters.
 
         Returns:
@@ -193,9 +194,9 @@ class Recorder:
 
         Raises:
             UnknownNameError: The table has no such kind.
-            RecordingError: A capture outside `recording`, or the layer name again.
-            ArgumentError: An argument that the operator does not take, or one missing.
-            StepParameterError: The captured lengths break the rules of the kind.
+            RecordingError: A capture outside `recording`, or a layer name that is already used.
+            ArgumentError: An argument is unknown or missing.
+            StepParameterError: The captured lengths violate the rules of the kind.
             CaptureError: The operator failed while captured. The capture must be abandoned.
         """
         if isinstance(kind, str):
@@ -220,11 +221,11 @@ class Recorder:
             self._is_launching = False
 
     def kind(self, kind: str | Kind, *, what: str) -> Kind:
-        """Return the kind of a name, or a kind as it is.
+        """Return the kind with a name, or a kind unchanged.
 
         Args:
             kind: A name in the table, or a kind.
-            what: Says in an error what is being done.
+            what: The current operation, for errors.
 
         Raises:
             UnknownNameError: The table has no such kind.
@@ -238,13 +239,13 @@ class Recorder:
         return found
 
     def adopt(self, records: KeyRecords) -> None:
-        """Take records that were made elsewhere, such as by torch_npu's own capture.
+        """Add records that were created elsewhere, such as by torch_npu's own capture.
 
         Args:
-            records: Complete; from now on this recorder's.
+            records: Complete records; this recorder owns them from now on.
 
         Raises:
-            RecordingError: The key is recorded already.
+            RecordingError: The key is already recorded.
         """
         if records.key in self._keys:
             raise RecordingError(
@@ -257,7 +258,7 @@ class Recorder:
         """Return the records of a key.
 
         Raises:
-            UnknownNameError: Nothing was, or it was released.
+            UnknownNameError: The key was never recorded, or was released.
         """
         found = self._keys.get(key)
         if found is None:
@@ -270,13 +271,13 @@ class Recorder:
     def layers_waiting(self, message: str) -> tuple[tuple[Hashable, str], ...]:
         """Return key and layer of the external events that a message of the device names.
 
-        For a replay that hangs, where the device says by its address which event is not recorded.
+        Use it for a hung replay, if the device gives the address of the event that is not recorded.
 
         Args:
-            message: Of the error, with addresses in hexadecimal.
+            message: Text of the error, with addresses in hexadecimal.
 
         Returns:
-            Empty where no address is that of an event, or where the device tells no addresses.
+            Empty if no address belongs to an event, or if the device does not provide addresses.
         """
         address_of = getattr(self.device, "external_event_address", None)
         if address_of is None:
@@ -290,10 +291,10 @@ class Recorder:
         )
 
     def release(self, key: Hashable) -> None:
-        """Forget a key, so that it can be captured again; plans made for it are void.
+        """Release a key, so that it can be captured again; plans created for it become invalid.
 
-        Call it when the graph is destroyed, after its last replay has finished. With the last key
-        the workspace goes too.
+        Call it when the graph is destroyed, after its last replay has finished. The workspace is
+        freed with the last key.
 
         Raises:
             UnknownNameError: The key is not recorded.
@@ -304,7 +305,7 @@ class Recorder:
             self.workspace.clear()
 
     def close(self) -> None:
-        """Forget all keys and the workspace."""
+        """Release all keys and the workspace."""
         for key in self.keys:
             self.release(key)
         self.workspace.clear()

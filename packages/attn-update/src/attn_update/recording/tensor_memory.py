@@ -1,4 +1,4 @@
-"""Whether two tensors are views of the same memory in the same layout."""
+"""Tells whether two tensors are views of the same memory with the same layout."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether a kernel that is given either of two tensors is given the same.
+    """Return whether two tensors are the same to a kernel.
 
-    Engines make a new view of the same block table at every step, so identity says too little.
+    Engines create a new view of the same block table at every step, so identity is not enough.
     """
     return (
         one.data_ptr() == other.data_ptr()

@@ -1,9 +1,8 @@
-"""Learn that the memory of a tensor was freed, at no cost per step.
+"""Notices that the memory of a tensor was freed, at no cost per step.
 
-A record holds its tensors weakly, so nothing keeps a cache alive that its owner drops; a launch
-that reads it afterwards would read someone else's memory. Torch keeps one Python object for each
-storage as long as anything uses the storage, so a weak reference to that object is called back
-when the memory goes.
+A record refers weakly to its tensors, so nothing keeps a cache alive that its owner drops; a launch
+that reads it afterwards would read other memory. Torch keeps one Python object for each storage as
+long as the storage is used, so a weak reference to that object calls back when the memory is freed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TensorWatch:
-    """Watches the memory of tensors and lists those that lost it."""
+    """Watches the memory of tensors and lists those whose memory was freed."""
 
     def __init__(self) -> None:
         self.dead: list[str] = []
@@ -26,8 +25,8 @@ class TensorWatch:
         """Watch the memory of a tensor; tensors that share memory are watched once.
 
         Args:
-            tensor: Not kept alive.
-            name: What `dead` lists when its memory is freed.
+            tensor: The tensor; not kept alive.
+            name: Its name in `dead` when its memory is freed.
         """
         storage = tensor.untyped_storage()
         known = self._references.get(id(storage))
@@ -41,5 +40,5 @@ class TensorWatch:
         self._references[id(storage)] = weakref.ref(storage, note)
 
     def clear(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         self._references.clear()

@@ -1,4 +1,4 @@
-"""Refuse attention that is captured with the lengths of the host and is not recorded."""
+"""Rejects attention that is captured with host lengths and is not recorded."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TRACED = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 
 class UnrecordedAttention(OperatorWatch):  # type: ignore[no-untyped-call]
-    """Refuses a captured launch of a known kind of which there is no record.
+    """Rejects a captured launch of a known kind that has no record.
 
-    Its lengths would be those of the capture in every replay, without a word. A launch without
-    lengths on the host has nothing to update, and is left alone.
+    Every replay would silently use the lengths of the capture. A launch without host lengths needs
+    no update and is allowed.
 
     Args:
-        recorder: What should have recorded the launch. Known are the operators of its table and of
-            `default_kinds`.
+        recorder: The recorder that should have recorded the launch. Known are the operators of its
+            table and of `default_kinds`.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -59,10 +59,10 @@ class UnrecordedAttention(OperatorWatch):  # type: ignore[no-untyped-call]
         return operator.partition(".")[0] in self._lengths
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the operator; raise if it was captured and nobody recorded it.
+        """Call the operator; raise if it was captured and not recorded.
 
         Raises:
-            RecordingError: That.
+            RecordingError: It was captured and not recorded.
         """
         recorder = self._recorder
         before = recorder.position

@@ -1,7 +1,7 @@
 """Weak references to the tensors of launches, one for each tensor.
 
-Layers share their mask and block table. What describes such a tensor to the device at every step is
-then shared too: see `native/call.h`.
+Layers share their mask and block table. The description of such a tensor for the device, needed at
+every step, is then also shared: see `native/call.h`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WeakTensors:
     """Replaces tensors by weak references, the same tensor by the same reference.
 
     Args:
-        device: Makes the references, which do not keep memory alive.
+        device: Creates the references, which do not keep memory alive.
     """
 
     def __init__(self, device: TaskDevice) -> None:

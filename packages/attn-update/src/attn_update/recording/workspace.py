@@ -1,9 +1,9 @@
 """The workspace that all captured launches of one recorder share.
 
 A launch uses its workspace only while it runs, and the graphs of one recorder run one after the
-other. So one buffer, as large as the largest need over all layers, kinds and keys, serves all of
-them, but for layers captured on several streams of one graph, which may run at the same time:
-each such stream has a buffer of its own.
+other. One buffer, as large as the largest need over all layers, kinds and keys, therefore serves
+all of them. The exception are layers captured on several streams of one graph, which may run at the
+same time: each such stream has a buffer of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 class Workspace:
     """Buffers that grow only while graphs are captured, never in a step.
 
-    A buffer taken during a capture comes from the capture's memory pool. When a larger one is
-    needed, launches captured before keep theirs, which suffices for them; so capture the largest
+    A buffer created during a capture comes from the capture's memory pool. If a larger one is
+    needed later, earlier launches keep their buffer, which suffices for them. Capture the largest
     size first, or let warm-up runs measure, and there is one buffer.
     """
 
@@ -34,16 +34,16 @@ class Workspace:
         return sum(len(lane) for lane in self._buffers)
 
     def measure(self, needed_bytes: int) -> None:
-        """Note a need, so that the next buffer made is large enough for it."""
+        """Record a need, so that the next buffer is large enough for it."""
         self._needed_bytes = max(self._needed_bytes, needed_bytes)
 
     def take(self, needed_bytes: int, *, stream_index: int, device: torch.device) -> torch.Tensor:
         """Return a buffer of at least `needed_bytes`, uint8, which lives until `clear`.
 
         Args:
-            needed_bytes: What the launch needs.
-            stream_index: Which of the streams of the graph the launch is captured on.
-            device: Where the buffer lives.
+            needed_bytes: Bytes that the launch needs.
+            stream_index: Index of the graph's stream that the launch is captured on.
+            device: Device of the buffer.
         """
         self.measure(needed_bytes)
         while len(self._buffers) <= stream_index:
@@ -56,6 +56,6 @@ class Workspace:
         return buffers[-1]
 
     def clear(self) -> None:
-        """Let go of all buffers; no captured launch may be replayed afterwards."""
+        """Free all buffers; no captured launch may be replayed afterwards."""
         self._buffers.clear()
         self._needed_bytes = 0

@@ -1,6 +1,6 @@
-"""What launches need of a workspace, asked once for equal arguments.
+"""The workspace needs of launches, queried once for equal arguments.
 
-Some kinds ask their operator for every length, and the layers of a model ask the same.
+Some kinds query their operator for every length, and the layers of a model need the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WorkspaceNeeds:
-    """Asks kinds, and remembers their answers."""
+    """Queries kinds, and caches the results."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}

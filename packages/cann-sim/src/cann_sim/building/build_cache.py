@@ -1,4 +1,4 @@
-"""Where built files are kept, and the keys by which they are found again."""
+"""The folder of built files, and the keys of its entries."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def content_key(texts: Iterable[str], files: Iterable[Path]) -> str:
 
 
 def cache_error(error: OSError, purpose: str) -> CacheError:
-    """Return what is said where something cannot be written.
+    """Return the error for a file that cannot be written.
 
     Args:
-        error: Why not.
-        purpose: What was being done.
+        error: The cause.
+        purpose: The current operation.
     """
     return CacheError(
         f"cann-sim was {purpose}: expected a folder that it can write to, with {_ROOM} of room, "
@@ -71,17 +71,17 @@ def require_writable() -> None:
 def locked(file: Path) -> Iterator[bool]:
     """Hold a lock between processes for the duration of the block.
 
-    Says so on stderr where another process holds it, or where the file system has no locks: then
-    the block runs without.
+    Reports on stderr if another process has the lock, or if the file system has no locks; in that
+    case the block runs without a lock.
 
     Args:
-        file: The lock file. It is made, and stays.
+        file: The lock file. It is created, and stays.
 
     Yields:
-        Whether the lock is held: not on a file system without locks.
+        Whether the lock was acquired: false on a file system without locks.
 
     Raises:
-        CacheError: The file cannot be made.
+        CacheError: The file cannot be created.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Compiling sources to object files, several at once, behind a header that is compiled once."""
+"""Compiles sources to object files in parallel, with a precompiled header."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ _UNITS_PER_HEADER: Final = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectFile:
-    """One object file to make.
+    """One object file to build.
 
     Attributes:
         path: The object file. It appears only when it is complete.
-        sources: The C++ sources it is made of, at least one: one translation unit, in which they
-            stand behind each other.
+        sources: Its C++ sources, at least one, concatenated to one translation unit.
         flags: Flags of the compiler.
-        precompiled_header: A header that may be put in front of the sources, and be compiled once
-            for all. They include what they need by themselves, so that it does not matter whether
-            that is done. ``None`` where there is none.
-        rank: Files of a lower rank are made first.
+        precompiled_header: A header that may be included before the sources, and be compiled once
+            for all. The sources include everything they need themselves, so it does not matter
+            whether this is done. ``None`` if there is none.
+        rank: Files of a lower rank are built first.
     """
 
     path: Path
@@ -47,7 +46,7 @@ class ObjectFile:
 
     @property
     def weight(self) -> int:
-        """How long it takes beside others: headers as long as some 10,000 bytes of sources."""
+        """Relative compile time; headers count like some 10,000 bytes of sources."""
         return 10_000 + sum(source.stat().st_size for source in self.sources)
 
 
@@ -57,21 +56,21 @@ def compile_all(
     scratch: Path,
     when_made: Callable[[ObjectFile], None] = lambda _: None,
 ) -> None:
-    """Make object files on several cores: by rank, and of one rank those of the most text first.
+    """Build object files on several cores: by rank, and within a rank the largest first.
 
-    Where many of them have a header that may be precompiled, that is done first; those that begin
-    before it is done read its text. Shows on stderr how far it is.
+    If many of them have a header that may be precompiled, it is compiled first; files that begin
+    before it is ready use its text. Shows progress on stderr.
 
     Args:
-        files: What to make.
+        files: Files to build.
         compiler: The compiler.
         scratch: A folder on the file system of the object files, for precompiled headers of some
-            150 MB and for what is not complete yet. It has to exist; the caller removes it.
-        when_made: Called in this thread with each file that is made, while others are compiled.
+            150 MB and for incomplete files. It must exist; the caller removes it.
+        when_made: Called in this thread with each finished file, while others are compiled.
 
     Raises:
-        CompilationError: A source was refused by the compiler.
-        CacheError: There was no room for what it writes.
+        CompilationError: The compiler rejected a source.
+        CacheError: There was no room for its output.
     """
     if not files:
         return
@@ -112,7 +111,7 @@ def compile_all(
 
 
 def _precompile(header: Path, flags: tuple[str, ...], compiler: Compiler, copy: Path) -> Path:
-    """Compile a copy of the header; the compiler takes what lies beside it under this name."""
+    """Compile a copy of the header; the compiler uses the result next to it with this name."""
     copy.write_bytes(header.read_bytes())
     compiler.run(
         [*flags, "-x", "c++-header", str(copy), "-o", f"{copy}.gch"],

@@ -1,4 +1,4 @@
-"""The C++ compiler: found, asked for its version, and run."""
+"""The C++ compiler: finds it, asks for its version, and runs it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
-    """A C++ compiler that understands the command line of g++.
+    """A C++ compiler with the command line of g++.
 
     Attributes:
         path: The program.
-        version: What it answers to ``-dumpfullversion -dumpversion``, and what it compiles for,
+        version: Its output for ``-dumpfullversion -dumpversion``, and its target,
             for instance ``12.2.0 x86_64-linux-gnu``: a cache may be shared between machines.
     """
 
@@ -36,11 +36,11 @@ class Compiler:
 
         Args:
             arguments: Its command line, without the program.
-            purpose: What is made, for the error message.
+            purpose: What is built, for the error message.
 
         Raises:
             CompilationError: It failed; the message has the command and the output.
-            CacheError: It found no room for what it writes.
+            CacheError: There was no room for its output.
         """
         command = [self.path, *arguments]
         # What it says is looked at below.

@@ -1,4 +1,4 @@
-"""Which files of ours a C++ source includes, so that a changed header compiles what includes it."""
+"""Finds our files that a C++ source includes, so that a changed header triggers compilation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def included_files(source: Path) -> tuple[Path, ...]:
     """Return the files that a source includes in quotes, directly or not, sorted.
 
     Args:
-        source: A C++ file. What it includes is looked for beside the file that includes it, where
-            all headers of the native libraries are; what is not there is left out.
+        source: A C++ file. Includes are searched next to the including file, where
+            all headers of the native libraries are; others are ignored.
 
     Raises:
         OSError: A file cannot be read.

@@ -45,8 +45,8 @@ class Build:
     """Native libraries on disk.
 
     Attributes:
-        folder: Their folder. It belongs to the cache; what is in it is never changed, but deferred
-            libraries may still come.
+        folder: Their folder. It belongs to the cache; its content never changes, but deferred
+            libraries may still be added.
         libraries: Every library, in the order in which they are linked.
     """
 
@@ -81,29 +81,29 @@ class Build:
 
 
 def build() -> Build:
-    """Return the native libraries, and build first what is not in the cache.
+    """Return the native libraries, and build those that are not in the cache.
 
-    Safe in several processes at once: one builds, the others wait for it. What a process that was
-    killed left behind is removed. Shows on stderr how far it is where something is compiled.
+    Safe in several processes at once: one builds, the others wait for it. Remains of killed
+    processes are removed. Shows progress on stderr if something is compiled.
 
     Raises:
-        InstallationError: torch or torch_npu is missing or does not fit.
-        CompilerNotFoundError: Something has to be built and there is no C++ compiler that can.
-        CompilationError: A source was refused by the compiler.
-        CacheError: There is no permission or no room to write what is built.
+        InstallationError: torch or torch_npu is missing or is not supported.
+        CompilerNotFoundError: Something must be built and there is no suitable C++ compiler.
+        CompilationError: The compiler rejected a source.
+        CacheError: There is no permission or no room to write the output.
     """
     return _build(lambda _: True)
 
 
 def build_for_start() -> Build:
-    """Return the native libraries of which those that a start needs are built.
+    """Return the native libraries, of which those needed for a start are built.
 
-    The others, which define the operators, are built by a process of its own that this one leaves
-    behind and that outlives it. A program waits for one where it calls an operator of it
-    (``native/deferred``).
+    The others, which define the operators, are built by a background process that outlives this
+    one. A program waits for such a library when it calls an operator of it (``native/deferred``).
 
     Raises:
-        InstallationError: As `build`, and so the rest, for what a start needs.
+        InstallationError: As for `build`, for the libraries needed for a start; so are other
+            errors.
     """
     built = _build(lambda library: not library.is_deferred)
     if not _has(built.folder, built.libraries):
@@ -203,7 +203,7 @@ def _any_build(cache: Path, sources_key: str, libraries: Sequence[NativeLibrary]
 
 
 def _remove_remains(folder: Path, objects: Path) -> None:
-    """Remove what processes that were killed left behind; no other is building the folder now."""
+    """Remove remains of killed processes; nobody else is building the folder now."""
     for remains in (
         *objects.glob(f"scratch-{folder.name}-*"),
         *folder.parent.glob(f"partial-{folder.name}-*"),
@@ -299,7 +299,7 @@ def _make_folder(
 
 
 def _note_builder(build: Path, libraries: Sequence[NativeLibrary]) -> None:
-    """Write what the operators' library has to know of the deferred ones."""
+    """Write the information about deferred libraries for the operators' library."""
     names = [library.name for library in libraries if library.is_deferred]
     if not names:
         return

@@ -62,17 +62,17 @@ class NativeLibrary:
     """One shared library.
 
     Attributes:
-        name: File name, which is its SONAME too.
+        name: File name, which is also its SONAME.
         folder: Folder in the build, relative.
         sources: C++ sources, sorted.
-        headers: Headers the sources may include, sorted.
+        headers: Headers that the sources may include, sorted.
         compile_flags: Flags of every source.
-        precompiled_header: A header, of installed headers only, that may be compiled once and put
-            in front of every source; ``None`` where there is none.
-        link_flags: Flags of the library; ``{build}`` stands for the folder of the build.
-        stand_in_headers: Headers of ours that are read in place of installed ones.
-        is_deferred: Whether a start does without it: the operators' library loads it when a
-            function of it is called (``native/deferred``).
+        precompiled_header: A header that includes only installed headers, which may be compiled
+            once and included before every source; ``None`` if there is none.
+        link_flags: Flags of the library; ``{build}`` is replaced by the folder of the build.
+        stand_in_headers: Our headers that replace installed ones.
+        is_deferred: Whether a start does not need it: the operators' library loads it when one of
+            its functions is called (``native/deferred``).
     """
 
     name: str
@@ -195,11 +195,11 @@ def _collective_libraries(
 def _libraries_without_functions(
     flags: tuple[str, ...], installation: Installation
 ) -> Iterator[NativeLibrary]:
-    """Yield libraries that torch_npu, or torchair in it, links to and takes nothing from.
+    """Yield libraries that torch_npu, or torchair in it, links to without using any function.
 
-    Beside a CUDA build of torch one of them brings the library that has to be loaded, and to have
-    run, after torch and before torch_npu: only what torch_npu links to is loaded then, in a process
-    that ``cann-sim run`` started.
+    With a CUDA build of torch, one of them loads the library that must be loaded, and
+    run, after torch and before torch_npu: in a process started by ``cann-sim run``, only libraries
+    that torch_npu links to are loaded then.
     """
     brought: tuple[str, ...] = ()
     if installation.is_cuda_build:
@@ -299,7 +299,7 @@ def _operator_headers() -> tuple[Path, ...]:
 
 
 def _engine_kernels_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
-    """Return what `cann_sim.engine_kernels` calls: kernels that engines bring for the device."""
+    """Return the library that `cann_sim.engine_kernels` calls: engines' own kernels."""
     torch_include = installation.torch_folder / "include"
     return NativeLibrary(
         name="libcann_sim_engine_kernels.so",

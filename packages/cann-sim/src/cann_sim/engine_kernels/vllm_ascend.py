@@ -55,26 +55,26 @@ def qkv_rmsnorm_rope(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Launch the kernel: norms of the heads of q and k, and their rotation.
 
-    All tensors lie densely on one simulated device; all but the positions are bfloat16.
+    All tensors are dense and on one simulated device; all except the positions are bfloat16.
 
     Args:
         qkv: The projections, [T, q_hidden_size + 2 * kv_hidden_size].
-        cos_sin_cache: [rows, rotary_dim], of each row the first half cosines, the second sines.
+        cos_sin_cache: [rows, rotary_dim]; the first half of each row are cosines, the second sines.
         positions: The row of each token, [T], int64.
         q_weight: Weight of the norm of q, [head_dim].
-        k_weight: The same for k.
+        k_weight: Weight of the norm of k, [head_dim].
         q_hidden_size: Elements of all query heads of a token.
-        kv_hidden_size: The same for keys, and for values.
+        kv_hidden_size: Elements of all key heads of a token, and of all value heads.
         head_dim: Elements of a head, of which the first rotary_dim are rotated.
         eps: Epsilon of both norms.
-        q_bias: What is added to the norm of q, [head_dim], or None.
-        k_bias: The same for k.
+        q_bias: Bias added to the norm of q, [head_dim], or None.
+        k_bias: Bias added to the norm of k, [head_dim], or None.
 
     Returns:
-        q, k and v, [T, hidden size] each, of memory of their own.
+        q, k and v, [T, hidden size] each, in new memory.
 
     Raises:
-        ValueError: A tensor is not what the kernel reads.
+        ValueError: The kernel does not support a tensor.
     """
     rows, rotary_dim = cos_sin_cache.shape
     tokens = qkv.shape[0]

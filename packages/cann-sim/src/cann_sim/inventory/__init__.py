@@ -1,1 +1,1 @@
-"""What is installed, what it may ask for, and what is simulated of that."""
+"""The installed versions, the operators they may use, and the simulated ones."""

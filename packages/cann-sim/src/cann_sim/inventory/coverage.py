@@ -1,4 +1,4 @@
-"""What a program asked of the operators: what ran, what was refused, and what is missing."""
+"""The operators that a program used: launches, rejected calls, and missing operators."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class MissingOperator:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """What was asked of the operators, by one process or by several.
+    """The operators used by one process or several.
 
     Attributes:
-        launches: Launches of operators that are simulated: by name, then by the dtypes of their
+        launches: Launches of simulated operators: by name, then by the dtypes of their
             tensors as in ``"bfloat16 float32"``.
-        refused: Calls that were refused, with their count.
-        missing: Operators that are not simulated, with the count of the calls.
+        refused: Rejected calls, with their count.
+        missing: Operators that are not simulated, with the number of calls.
     """
 
     launches: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: MappingProxyType({}))
@@ -62,7 +62,7 @@ class Coverage:
     missing: Mapping[MissingOperator, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def report(self) -> str:
-        """Return the coverage as text: what is missing, what was refused, what ran."""
+        """Return the coverage as text: missing operators, rejected calls, launches."""
         lines = [f"{sum(self.missing.values())} calls of operators that are not simulated"]
         lines += [
             f"  {count:7} {missing.operator}, needed by {missing.asked_by}"
@@ -82,7 +82,7 @@ class Coverage:
 
 
 def coverage() -> Coverage:
-    """Return what this process has asked of the operators so far.
+    """Return the operators that this process has used so far.
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
@@ -92,15 +92,15 @@ def coverage() -> Coverage:
 
 
 def read_coverage(file: Path) -> Coverage:
-    """Return what the processes that run or ran with ``CANN_SIM_COVERAGE=<file>`` have asked for.
+    """Return the operators used by finished or running processes with ``CANN_SIM_COVERAGE=<file>``.
 
     Args:
-        file: What ``CANN_SIM_COVERAGE`` named. Each process keeps its counts there, so those of one
-            that was killed are complete.
+        file: The file. Each process writes its counts there continuously, so those of a killed
+            process are complete.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: A line is not one that a process wrote.
+        ValueError: A line was not written by a process.
     """
     try:
         return _merged(map(json.loads, file.read_text(encoding="utf-8").splitlines()))

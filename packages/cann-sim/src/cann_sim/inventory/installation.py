@@ -1,4 +1,4 @@
-"""What is installed: the torch and torch_npu that the native libraries are built against."""
+"""The installed torch and torch_npu that the native libraries are built against."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Installation:
 
     @property
     def is_cuda_build(self) -> bool:
-        """Whether torch is built for CUDA, as the public index serves it for x86-64."""
+        """Whether torch is built for CUDA, as on the public index for x86-64."""
         return (self.torch_folder / "lib" / "libc10_cuda.so").exists()
 
     @property
     def interface_folders(self) -> tuple[Path, ...]:
-        """Where the headers of CANN are that torch_npu was built against, first those to include.
+        """Folders of the CANN headers that torch_npu was built against, in include order.
 
-        Up to 2.10.0.post4 below ``third_party`` alone; later at the top, and below ``third_party``
-        are headers of the same names that include those.
+        Up to 2.10.0.post4 only below ``third_party``; later at the top level, and headers of the
+        same names below ``third_party`` include those.
         """
         include = self.torch_npu_folder / "include"
         if (include / "acl" / "acl_rt.h").is_file():

@@ -1,8 +1,8 @@
-"""Which operators an installed torch_npu may ask the operator library for.
+"""The operators that an installed torch_npu may look up in the operator library.
 
-torch_npu looks operators up by name, and where one is missing it takes an older road without a
-word. So the simulated library offers every name torch_npu knows; a name nothing implements fails
-when it is called. The names are string constants of torch_npu's shared libraries.
+torch_npu looks operators up by name, and silently uses an older API if one is missing. The
+simulated library therefore provides every name that torch_npu knows; a name without an
+implementation fails when it is called. The names are string constants in torch_npu's libraries.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def simulated_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
 
 
 def simulated_compiled_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
-    """Return the operators of the older road (`aclopCompileAndExecute`) that exist, sorted.
+    """Return the simulated operators of the older API (`aclopCompileAndExecute`), sorted.
 
     Args:
         libraries: The deferred libraries of a build.
@@ -60,7 +60,7 @@ def simulated_compiled_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
 
     Raises:
         OSError: A library cannot be read.
-        ValueError: One is not a 64-bit little-endian ELF file.
+        ValueError: A library is not a 64-bit little-endian ELF file.
     """
     names = _global_names(libraries)
     compiled = (name for name in names if name.startswith(_COMPILED_PREFIX))

@@ -1,4 +1,4 @@
-"""The versions of torch_npu that can be simulated, and in what they differ for the simulator."""
+"""The versions of torch_npu that can be simulated, and their differences for the simulator."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cann_sim.errors import InstallationError
 
 @dataclass(frozen=True, kw_only=True)
 class SupportedVersion:
-    """A minor version of torch_npu, which fits the same minor version of torch only.
+    """A minor version of torch_npu, which needs the same minor version of torch.
 
     Attributes:
         minor: For instance ``2.13``.
-        declares_conditional_tasks: Its headers of CANN declare conditional tasks of graphs
-            (``aclmdlRICondHandleCreate`` and what belongs to it), and it asks for them.
+        declares_conditional_tasks: Whether its CANN headers declare conditional tasks of graphs
+            (``aclmdlRICondHandleCreate`` and related functions), and it uses them.
     """
 
     minor: str
@@ -33,7 +33,7 @@ SUPPORTED_VERSIONS: Final = (
 
 
 def supported_version(torch_npu_version: str) -> SupportedVersion:
-    """Return what is known of an installed torch_npu.
+    """Return the description of an installed torch_npu.
 
     Args:
         torch_npu_version: For instance ``2.10.0.post4``.

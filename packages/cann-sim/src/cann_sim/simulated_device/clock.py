@@ -18,14 +18,14 @@ _NANOSECONDS_OF_MICROSECOND = 1000.0
 
 @dataclass(frozen=True, kw_only=True)
 class ClockConstant:
-    """One figure that the virtual clock computes with.
+    """One constant of the virtual clock.
 
     Attributes:
-        value: In ``unit``.
+        value: Value in ``unit``.
         unit: ``ns``, ``bytes``, ``bytes/s`` or ``operations/s``.
-        origin: ``documented`` by CANN, ``published`` as it stands by somebody who measured it,
-            ``fitted`` to what somebody published, or ``assumed``.
-        source: Where it is from.
+        origin: ``documented`` by CANN, ``published`` directly by somebody who measured it,
+            ``fitted`` to published figures, or ``assumed``.
+        source: Its source.
     """
 
     value: float

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """What the device was asked for since the process began, or between two readings.
+    """The device's activity since the process began, or between two readings.
 
     Attributes:
         launches: Kernels launched outside captures and task updates.
         captured_launches: Kernels recorded into graphs.
         updated_launches: Kernels that replaced a task of a task group.
-        task_updates: Task updates that ended well.
+        task_updates: Successful task updates.
         captures: Captures that ended with a graph.
-        replays: Replays asked for.
+        replays: Requested replays.
         replayed_kernels: Kernels that have run inside replays.
         synchronisations: Calls that made the host wait for a stream, an event or the device.
-        copies: Memory copies asked for, captured ones included.
+        copies: Memory copies, including captured ones.
         blocking_copies: Those of them that made the host wait.
         copied_bytes: Bytes of all of them.
-        collectives: Collectives, sends and receipts that began to run, those in replays included.
-        collective_bytes: Bytes that they read of this process's memory.
+        collectives: Collectives, sends and receives that began to run, including those in replays.
+        collective_bytes: Bytes that they read from this process's memory.
         launches_by_operator: Kernels of the first three counts, by aclnn name.
     """
 
@@ -51,7 +51,7 @@ class Counters:
     launches_by_operator: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __sub__(self, earlier: Counters) -> Counters:
-        """Return what happened between an earlier reading and this one."""
+        """Return the difference from an earlier reading."""
         difference = Counter(self.launches_by_operator)
         difference.subtract(earlier.launches_by_operator)
         operators = {name: count for name, count in sorted(difference.items()) if count}

@@ -1,4 +1,4 @@
-"""Failures on purpose: the simulated device refuses or fails what it would have done."""
+"""Fault injection: the simulated device rejects or fails chosen operations."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
 
 def set_faults(faults: str) -> None:
-    """Choose what fails from now on, and count from 1 again.
+    """Choose what fails from now on, and restart counting from 1.
 
     Args:
-        faults: ``<kind>:<count>`` parts with commas between them; empty for none. A count is the
-            occasion that fails, ``3``, a range of them, ``3-5``, or all from one on, ``3+``. The
-            kinds, and what the device answers:
+        faults: Comma-separated parts ``<kind>:<count>``; empty for none. A count is the
+            occasion that fails, ``3``, a range, ``3-5``, or all from one on, ``3+``. The
+            kinds, and the device's error codes:
 
             - ``allocation``: device memory, 207001
-            - ``stream``: making a stream, 207008
-            - ``launch``, ``launch(aclnnAdd)``: giving a kernel to a stream, 507899
+            - ``stream``: creating a stream, 207008
+            - ``launch``, ``launch(aclnnAdd)``: launching a kernel, 507899
             - ``run``, ``run(aclnnAdd)``: a kernel while it runs, 507015, in a replay 507011
             - ``capture_end``: the end of a capture, 507903
             - ``task_update``: a kernel launched in a task update, 507000
-            - ``two_kernels``, ``two_kernels(<operator>)``: does not fail, but makes a launch two
-              kernels instead of one; a task update that meets another number of them than the
-              capture is 507000
+            - ``two_kernels``, ``two_kernels(<operator>)``: does not fail, but a launch uses two
+              kernels instead of one; a task update with another number of kernels than the
+              capture fails with 507000
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
-        SettingError: The text is of another form. The faults are as before.
+        SettingError: The text has another form. The faults are unchanged.
     """
     wrong = read_text("cann_sim_set_faults", "to set its faults", faults.encode())
     if wrong:
@@ -40,14 +40,14 @@ def set_faults(faults: str) -> None:
 
 
 def restart_devices() -> int:
-    """Let devices work again that stopped at a failure or hang; what they had not done is dropped.
+    """Restart devices that stopped at a failure or hang; their pending work is dropped.
 
-    A device stops at the first failure of a task and takes nothing any more, see the README. On
+    A device stops at the first failure of a task and accepts no more work, see the README. On
     hardware a process that sees this has to end. This does what ``aclrtDeviceTaskAbort`` does,
-    behind ``torch.npu.stop_device``; what was captured before is to be captured anew.
+    which ``torch.npu.stop_device`` calls; capture graphs again afterwards.
 
     Returns:
-        How many had stopped, or hung and had been found out by a synchronisation.
+        Number of devices that had stopped, or whose hang a synchronisation had detected.
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
@@ -56,7 +56,7 @@ def restart_devices() -> int:
 
 
 def untold_failure() -> str:
-    """Return the failure that a device stopped at and that no call was told of; empty for none.
+    """Return the failure that a device stopped at and that no call has reported; empty for none.
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
@@ -66,17 +66,17 @@ def untold_failure() -> str:
 
 @contextmanager
 def injected_faults(faults: str) -> Iterator[None]:
-    """Let the device fail as `set_faults` says in the block; afterwards nothing fails.
+    """Inject faults as for `set_faults` in the block; afterwards nothing fails.
 
-    A device that stopped at a failure in the block is restarted behind it, where some call had been
-    told of the failure; else it stays as it is, and the next call is told.
+    A device that stopped at a failure in the block is restarted after it if a call has reported the
+    failure; otherwise it stays stopped, and the next call reports the failure.
 
     Args:
         faults: As for `set_faults`.
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
-        SettingError: The text is of another form.
+        SettingError: The text has another form.
     """
     set_faults(faults)
     try:

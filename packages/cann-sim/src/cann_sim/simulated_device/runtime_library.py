@@ -36,12 +36,12 @@ def runtime_function(
 
 
 def read_text(name: str, purpose: str, *arguments: bytes, library: str = "libascendcl.so") -> str:
-    """Return a text that a library writes into a buffer.
+    """Return text that a library writes into a buffer.
 
     Args:
-        name: A function of (arguments, buffer, size) that answers with the length of the text.
-        purpose: What is done with it, for the error message.
-        arguments: What stands before the buffer; the function may be called more than once.
+        name: A function of (arguments, buffer, size) that returns the length of the text.
+        purpose: The purpose of the text, for the error message.
+        arguments: Arguments before the buffer; the function may be called more than once.
         library: File name of the library.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the waits of replayed graphs cost, out of a trace with virtual times."""
+"""The cost of waits in replayed graphs, read from a trace with virtual times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Stall:
 
     @property
     def microseconds(self) -> float:
-        """How long the replay stood still; 0 where the update was hidden."""
+        """How long the replay waited; 0 if the update was hidden."""
         return max(self.written - self.arrived, 0.0)
 
 

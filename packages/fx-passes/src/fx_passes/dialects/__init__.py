@@ -1,4 +1,4 @@
-"""What engines spell in operators of their own, rewritten into what the fusions know."""
+"""Rewrites engines' own operators into operators that the fusions match."""
 
 from fx_passes.dialects.vllm_ascend import vllm_ascend_dialect
 

@@ -131,7 +131,7 @@ def _rewrite_chunk_residual(match: Match, build: GraphBuilder) -> dict[str, Node
 def collective_rules(
     process_groups: Mapping[str, str], *, whole_residuals: bool
 ) -> tuple[Rule, ...]:
-    """Return the rules for collectives, and for what is cut or whole depending on them.
+    """Return the rules for collectives, and for tensors that are chunked depending on them.
 
     Args:
         process_groups: See `vllm_ascend_dialect`.

@@ -1,10 +1,10 @@
-"""Norms of vLLM-Ascend's graphs, with what quantises them, in the kernels that do both.
+"""Fuses norms and quantisation in vLLM-Ascend's graphs into the kernels that do both.
 
-In a graph of sequence parallelism `vllm::maybe_all_gather_and_maybe_unpad` stands between norm and
-quantisation. What it does depends on the engine's state at each call: it returns its input, or
-gathers the rows of all ranks and leaves those out that are padding. In every state it moves whole
-rows and changes nothing in them, and all quantisations here look at one row at a time, so they give
-the same bits before it, where the norm can take them in and there is less to gather.
+With sequence parallelism, `vllm::maybe_all_gather_and_maybe_unpad` is between norm and
+quantisation. Its effect depends on the engine's state at each call: it returns its input, or
+gathers the rows of all ranks and drops padding rows. In every state it moves whole
+rows and does not change them. All quantisations here process rows independently, so they give
+the same bits before it, where the norm can be fused with them and there is less to gather.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _engine_norm(
 
 
 def _npu_norm(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
-    """Where vLLM-Ascend runs without operators of its own."""
+    """The form if vLLM-Ascend runs without operators of its own."""
     added = label(torch.ops.npu.npu_add_rms_norm(x, residual, weight, epsilon), "total_source")
     return added[0], {"total": added[2]}
 
@@ -102,12 +102,12 @@ class _Ending:
     """A quantisation after a norm, and the kernel that does both.
 
     Attributes:
-        name: In the names of rules.
+        name: Its part of rule names.
         closing: The quantisation in the pattern.
-        check: Says why the kernel does not take a match.
-        kernel: Builds the call, from fake values of what it quantises and of the scales if any.
-        results: Which result of the call stands for which output.
-        operators: What must exist beside norm and gathering.
+        check: Returns why the kernel does not support a match.
+        kernel: Builds the call, from fake values of the quantised tensor and of the scales if any.
+        results: Maps each output to a result of the call.
+        operators: Operators that must exist in addition to norm and gathering.
     """
 
     name: str
@@ -139,7 +139,7 @@ def _check(match: Match, *, check: Check) -> NoMatch | None:
 def _rewrite(
     match: Match, build: GraphBuilder, *, kernel: Callable[..., Node], results: Mapping[str, int]
 ) -> dict[str, Node]:
-    """Build a kernel, and the gathering of what it quantised where the match gathers."""
+    """Build a kernel, and the gathering of its results if the match gathers."""
     quant, x, bound = match.value("quant"), match.value("x"), match.bound
     static = [match.value(name) for name in ("quantized", "second") if name in results]
     given = quant if isinstance(quant, (tuple, list)) else static
@@ -173,9 +173,9 @@ def _norm(
 
 
 def _check_norm(match: Match, *, groups: frozenset[str]) -> NoMatch | None:
-    """Return why a norm is better left as it is: a bias that nothing takes in is an operator more.
+    """Return why a norm is better left unchanged: a bias that is not fused is one more operator.
 
-    Where an all-reduce before it is moved after a norm of shards, that is worth it.
+    If an all-reduce before it is moved after a norm of shards, it is worth it.
     """
     if match.bound["beta"] is None or "normed" not in match.outputs:
         return None

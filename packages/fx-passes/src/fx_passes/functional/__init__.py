@@ -1,6 +1,6 @@
-"""A road from graphs that write memory to functional graphs and back."""
+"""Converts graphs that write memory to functional graphs and back."""
 
 from fx_passes.functional.functional_backend import FunctionalBackend
-from fx_passes.functional.reinplace import ReinplacePass, reinplace_graph
+from fx_passes.functional.reinplace import ReinplacePass
 
-__all__ = ["FunctionalBackend", "ReinplacePass", "reinplace_graph"]
+__all__ = ["FunctionalBackend", "ReinplacePass"]

@@ -28,20 +28,20 @@ def _forward(graph_module: GraphModule) -> Callable[..., object]:
 class FunctionalBackend:
     """A backend of torch.compile that runs a pipeline on the functional form of each graph.
 
-    AOTAutograd turns the graph of Dynamo into one of ATen without writes: an in-place operator
-    becomes its functional form, a custom operator that writes a call of `auto_functionalized_v2`,
-    and an input that is written is the target of one `copy_` at the end. On that graph the passes
-    run, and after them a `ReinplacePass`. Inputs that share memory and results that are views
-    of inputs are sorted out by AOTAutograd's own wrapper, in what the backend returns.
+    AOTAutograd turns the Dynamo graph into an ATen graph without writes: an in-place operator
+    becomes its functional form, a custom operator that writes becomes a call of
+    `auto_functionalized_v2`, and each written input gets one `copy_` at the end. The passes run on
+    that graph, followed by a `ReinplacePass`. AOTAutograd's own wrapper, in the result of the
+    backend, handles inputs that share memory and results that are views of inputs.
 
     Args:
         pipeline: The passes.
-        compile_graph: Makes the callable of a rewritten module; its `forward` if left out. It is
-            called with the graph's inputs as positional arguments.
+        compile_graph: Returns the callable for a rewritten module; by default its `forward`. The
+            callable gets the graph's inputs as positional arguments.
 
     Attributes:
         pipeline: The passes.
-        results: What the pipeline and the `ReinplacePass` did to each graph, in the order of their
+        results: The results of the pipeline and the `ReinplacePass` for each graph, in the order of
             compilation.
     """
 
@@ -58,14 +58,14 @@ class FunctionalBackend:
     def __call__(
         self, graph_module: GraphModule, example_inputs: Sequence[object]
     ) -> Callable[..., object]:
-        """Compile one graph of Dynamo.
+        """Compile one Dynamo graph.
 
         Args:
-            graph_module: The graph; left as it is.
-            example_inputs: Its inputs, as Dynamo hands them over.
+            graph_module: The graph; not changed.
+            example_inputs: Its inputs, as passed by Dynamo.
 
         Returns:
-            A callable that takes the graph's inputs.
+            A callable with the graph's inputs as arguments.
 
         Raises:
             FxPassesError: See `Pipeline.run`.

@@ -1,4 +1,4 @@
-"""Which node of a functional graph stands for which part of which memory."""
+"""Maps nodes of a functional graph to the parts of memory that they represent."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class _Place:
 
 
 class MemoryMap:
-    """Follows views from the value that owns memory to those that show a part of it.
+    """Follows views from the value that owns memory to those of a part of it.
 
     Values of a functional graph own their memory unless they are views. Two placeholders are
-    distinct, as AOTAutograd makes them. The map stays right while values are written in place, if
-    `share` is told.
+    distinct, as AOTAutograd creates them. Call `share` when values are written in place, to keep
+    the map correct.
     """
 
     def __init__(self, graph: Graph) -> None:

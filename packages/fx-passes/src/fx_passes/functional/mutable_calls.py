@@ -1,9 +1,9 @@
 """Calls of operators that write, as AOTAutograd wraps them in a functional graph.
 
-The one place that knows torch's private `auto_functionalized_v2` and how it spells the parts of
-memory that an operator writes; torch 2.10 to 2.14. There is no other way to learn what a functional
-graph writes. From torch 2.13 on it wraps operators tagged `out` or `inplace` too, each in a way of
-its own.
+This is the only module that uses torch's private `auto_functionalized_v2` and its representation of
+the memory that an operator writes; torch 2.10 to 2.14. There is no other way to learn what a
+functional graph writes. From torch 2.13 on, operators tagged `out` or `inplace` are also wrapped,
+each in a different way.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class MutableCall:
         )
 
     def results(self) -> int:
-        """Return how many results of the operator stand before the written values."""
+        """Return the number of results of the operator before the written values."""
         if is_out(self.overload):
             return 0
         return max(1, len(schema_of(self.overload).returns))
@@ -178,7 +178,7 @@ class MutableCall:
         return keywords
 
     def _part(self, graph: Graph, view: object, memory: Sequence[Node]) -> Node | None:
-        """Return the part of memory that an argument stands for, computed in the graph."""
+        """Return the part of memory that an argument represents, computed in the graph."""
         if view is None:
             return None
         position: int = view.base_index  # type: ignore[attr-defined]
@@ -217,10 +217,10 @@ def _as_select(view: AsStridedViewInfo, base: torch.Tensor) -> tuple[int, int] |
 
 
 def _offset(graph: Graph, offset: object, base: Node, value: torch.Tensor) -> tuple[object, ...]:
-    """Return where in the base's memory a view begins, as what `as_strided` takes.
+    """Return the offset of a view in its base's memory, for `as_strided`.
 
-    The functional graph counts from the beginning of the storage as it was while tracing. torch
-    does not guard where in its storage an input begins, so that is asked for at every run.
+    The functional graph counts from the beginning of the storage at tracing time. torch
+    does not guard an input's offset in its storage, so it is queried at every run.
     """
     begin: object = value.storage_offset()
     if not isinstance(offset, Node):

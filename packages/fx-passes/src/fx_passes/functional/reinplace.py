@@ -76,7 +76,7 @@ class ReinplacePass(GraphPass):
     repeats: bool = False
 
     def run(self, graph_module: GraphModule) -> PassReport:
-        """Write in place what can be; near misses are the copies that remain."""
+        """Write values in place if possible; near misses are the copies that remain."""
         report = reinplace_graph(graph_module.graph)
         return PassReport(name=self.name, modified=bool(report.matches), rules=(report,))
 
@@ -293,14 +293,14 @@ class _Reinplacer:
         return None
 
     def _covers(self, reader: Node, read: Node, new: Node, base: Node) -> bool:
-        """Return whether a scatter reads all but what is written, which it would replace."""
+        """Return whether a scatter reads everything except the part that it would replace."""
         return reader.args[:1] == (read,) and self._place_in_time(reader, new, base) is not None
 
     def _place_in_time(self, node: Node, new: Node, base: Node) -> object:
-        """Return where a value would lie by itself if the new value were written over `base`.
+        """Return where a value would be in memory if the new value were written over `base`.
 
-        That is so for the new value, for its views, and for what a scatter of it into the memory
-        around `base` gives, if it puts it where it is already.
+        Known for the new value, for its views, and for the result of a scatter of it into the
+        memory around `base`, if the scatter puts it where it already is.
         """
         if node is new:
             return self._map.region(base)
@@ -331,7 +331,7 @@ class _Reinplacer:
         return True
 
     def _problem_at_the_end(self, new: Node, base: Node, root: Node) -> str | None:
-        """Return what goes wrong when the graph writes the input at its end, or None."""
+        """Return the problem if the graph writes the input at its end, or None."""
         copy = self._epilogue.get(root)
         if copy is None:
             return None

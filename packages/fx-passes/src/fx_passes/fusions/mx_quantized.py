@@ -1,4 +1,4 @@
-"""What fusions that end with block-wise (MX) quantisation have in common."""
+"""Shared parts of fusions that end with block-wise (MX) quantisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fusions that end with quantisation have in common: its literals, scale and offset."""
+"""Shared parts of fusions that end with quantisation: literals, scale and offset."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def row_quantized(values: Tensor, smooth: Tensor | None, dtype: object) -> Linke
 
 
 def quantized_values(match: Match) -> tuple[Tensor, Tensor]:
-    """Return the fake values of what a match quantises by itself, and of the scales.
+    """Return the fake values of the scales and offset of a match's quantisation.
 
     Args:
         match: A match that has the label `quant` on the quantisation.
 
     Raises:
-        RuleError: The quantisation has no fake values, which a check has to refuse.
+        RuleError: The quantisation has no fake values; the check should have rejected it.
     """
     quant = match.value("quant")
     if not isinstance(quant, (tuple, list)):
@@ -100,15 +100,15 @@ def quantize_problem(match: Match, values: str) -> NoMatch | None:
 
 
 def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> Node:
-    """Return one over a scale: what it is the reciprocal of where that stands, else a node.
+    """Return one over a scale: the tensor that it is the reciprocal of, if known, else a new node.
 
-    `ShareEqualCallsPass` leaves one such node for each scale, and `FoldConstantsPass` none where
+    `ShareEqualCallsPass` leaves one such node per scale, and `FoldConstantsPass` none if
     the scale is a constant of the module.
 
     Args:
         scale: The scale.
         build: The builder of the rewrite.
-        dtype: In which dtype the reciprocal is computed.
+        dtype: Dtype in which the reciprocal is computed.
 
     Raises:
         RuleError: The scale has no fake value.
@@ -124,9 +124,9 @@ def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> No
 
 
 def _inverted(scale: Node) -> tuple[Node, Node] | None:
-    """Return what a scale is the reciprocal of, and the node that inverts it.
+    """Return the tensor that a scale is the reciprocal of, and the node that inverts it.
 
-    AOTAutograd spells 1 / x as the reciprocal times one.
+    AOTAutograd writes 1 / x as the reciprocal times one.
     """
     aten = torch.ops.aten
     if scale.target is aten.mul.Tensor and literals_equal(scale.args[1], 1):

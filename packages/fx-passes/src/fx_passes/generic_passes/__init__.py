@@ -1,4 +1,4 @@
-"""Passes that know no kernel: what changes nothing, is computed twice, is constant, is copied."""
+"""Passes that need no kernel: no-ops, repeated calls, constants and copies."""
 
 from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass

@@ -1,4 +1,4 @@
-"""What attention, quantisation and rotation prepare in every layer alike, prepared once."""
+"""Computes arguments that every layer prepares in the same way only once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["ShareEqualCallsPass", "preparing_operators"]
 def preparing_operators() -> frozenset[OpOverload]:
     """Return the operators that rewrites prepare arguments with.
 
-    Reciprocals and casts of scales, rows of caches, masks, zeros: deterministic, and small beside
-    what uses them.
+    Reciprocals and casts of scales, rows of caches, masks, zeros: deterministic, and small compared
+    with their users.
     """
     aten = torch.ops.aten
     return frozenset(
@@ -52,10 +52,10 @@ def preparing_operators() -> frozenset[OpOverload]:
 class ShareEqualCallsPass(GraphPass):
     """Replaces a call by an earlier one with the same operator and arguments.
 
-    For `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows of a
-    cache of cosines. Chains of them are shared from their beginning, and those that a rewrite left
-    without a user are removed. A call stays where what it reads is written meanwhile, where its own
-    result is written, or where somebody could tell one result from two.
+    Only for `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows
+    of a cache of cosines. Chains of them are shared from their beginning, and calls that a rewrite
+    left without a user are removed. A call stays if its inputs are written in between, if its own
+    result is written, or if a user could tell one result from two.
     """
 
     name: str = "share_equal_calls"
@@ -90,7 +90,7 @@ def _share(graph: Graph) -> int:
 
 
 def _erase_unused(graph: Graph) -> int:
-    """Remove what rewrites no longer use: arguments prepared for what they replaced."""
+    """Remove calls that rewrites no longer use: arguments prepared for replaced operators."""
     erased = 0
     multiply = torch.ops.aten.mul.Tensor
     for node in reversed(_calls(graph, multiply, *preparing_operators())):

@@ -1,4 +1,4 @@
-"""What rewrites compute from weights alone, computed once and not at every step."""
+"""Computes values that rewrites derive only from weights once instead of at every step."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _BUFFER = "_fx_passes_constant_"
 
 @dataclass(frozen=True, kw_only=True)
 class FoldConstantsPass(GraphPass):
-    """Takes reciprocals, casts and the like of weights out of the steps that run the graph.
+    """Moves reciprocals, casts and similar calls on weights out of the steps that run the graph.
 
-    Weights are what the module of the graph holds (`get_attr`), and the inputs of a graph of Dynamo
-    that are parameters, buffers or tensor attributes of a module. Where rewrites invert or cast
-    such a scale, the graph calls a `PreparedValues` in their place, once: it computes when a
-    weight has changed, and costs no launch otherwise. Whoever captures the graph and replays it
-    without calling it calls `PreparedValues.refresh` before a replay; see `prepared_values_of`.
+    Weights are the tensors of the graph's module (`get_attr`), and inputs of a Dynamo graph
+    that are parameters, buffers or tensor attributes of a module. If rewrites invert or cast
+    such a scale, the graph instead calls one `PreparedValues`, which computes when a
+    weight has changed, and costs no launch otherwise. If you capture the graph and replay it
+    without this call, call `PreparedValues.refresh` before a replay; see `prepared_values_of`.
 
-    Only for `preparing_operators`, of inputs only for results of at most one dimension. Values that
-    the graph itself writes or returns, and those of weights that it writes, stay in the step.
+    Only for `preparing_operators`, and for inputs only for results of at most one dimension. Values
+    that the graph itself writes or returns, and values of weights that it writes, stay in the step.
 
     Attributes:
-        watches: Whether weights are watched. If not, as is right for graphs that are given to
-            another compiler, what is computed of the module's own tensors becomes a buffer of the
-            module, and inputs are no weights: whoever writes a weight later must compile again.
+        watches: Whether weights are watched. Disable it for graphs that are passed to another
+            compiler:
+            values computed from the module's own tensors then become buffers of the
+            module, and inputs do not count as weights. If you write a weight later, compile again.
     """
 
     name: str = "fold_constants"
@@ -62,11 +63,11 @@ class FoldConstantsPass(GraphPass):
 
 @dataclass(frozen=True, kw_only=True)
 class _Foldable:
-    """What of a graph is computed from weights alone.
+    """The part of a graph that is computed only from weights.
 
     Attributes:
         calls: The calls that leave the graph, in order.
-        held: Those of them whose results it goes on using.
+        held: Those of them whose results the graph still uses.
     """
 
     calls: tuple[Node, ...]
@@ -122,7 +123,7 @@ class _Foldable:
         self._erase()
 
     def hold(self, graph_module: GraphModule) -> None:
-        """Make buffers of the module of what is used, which costs no call."""
+        """Turn the used results into buffers of the module, which needs no call."""
         weights = [each for each in _sources(self.calls) if each not in self.calls]
         tensors = _tensors_of(graph_module)
         compute = _graph_of(weights, self.calls, self.held)
@@ -166,12 +167,12 @@ def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
 
 
 def _sources(calls: Iterable[Node]) -> list[Node]:
-    """Return what some calls read, each once, in order."""
+    """Return the inputs of some calls, each once, in order."""
     return list(dict.fromkeys(each for node in calls for each in node.all_input_nodes))
 
 
 def _graph_of(weights: Iterable[Node], calls: Iterable[Node], held: Iterable[Node]) -> GraphModule:
-    """Return the calls as a graph of their own, from the weights to what is used."""
+    """Return the calls as a separate graph, from the weights to the used results."""
     graph = Graph()
     known = {node: graph.placeholder(f"weight_{at}") for at, node in enumerate(weights)}
     for node in calls:

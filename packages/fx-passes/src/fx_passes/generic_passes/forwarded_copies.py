@@ -1,4 +1,4 @@
-"""What was copied into a buffer, read where it came from."""
+"""Lets readers of a buffer read the source of the copy into it."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _NOTHING = RuleReport(rule="forward_copies", absent=(str(_COPY),))
 
 @dataclass(frozen=True, kw_only=True)
 class ForwardCopiesPass(GraphPass):
-    """Lets operators after a `copy_` into a buffer read what was copied, not the buffer.
+    """Lets operators after a `copy_` into a buffer read the source instead of the buffer.
 
-    As engines keep static buffers: `buffer.copy_(x)`, then a norm of the buffer. The norm then
-    reads `x`, which lets it be fused with what computed `x`, and nothing waits for the copy.
+    Engines use static buffers: `buffer.copy_(x)`, then a norm of the buffer. The norm then
+    reads `x`, so it can be fused with the computation of `x`, and nothing waits for the copy.
 
-    A reader is redirected where it surely reads the same: source and buffer have one dtype, shape,
-    layout and device and share no memory, both run under the same labels as the reader, and nothing
-    writes either between copy and reader. A reader that views the buffer is redirected where
-    nothing writes either from the copy on and the view stays in the graph.
+    A reader is redirected if it certainly reads the same values: source and buffer have the same
+    dtype, shape, layout and device and share no memory, both run under the same labels as the
+    reader, and nothing writes either between copy and reader. A reader that views the buffer is
+    redirected if nothing writes either from the copy on and the view stays in the graph.
 
-    The copy itself is removed where nothing can read the buffer afterwards: nothing in the graph
+    The copy itself is removed if nothing can read the buffer afterwards: nothing in the graph
     does, and the graph allocated the buffer itself. Inputs and tensors of the module may be read
-    outside of the graph, by the next step or by an operator that keeps them, so copies into these
-    stay, unless the caller says that nobody does.
+    outside the graph, by the next step or by an operator that keeps them, so copies into these
+    stay, unless the caller declares them private.
 
     Attributes:
-        private: Names of inputs and of tensors of the module, as the graph has them (the target of
-            the placeholder or `get_attr`), whose content nothing outside of the graph reads after
-            the graph has written it: no later step, no other graph, and not who calls a function
-            that returns it, which graphs of Dynamo do not show. A name that a graph does not have
-            concerns other graphs.
+        private: Names of inputs and of tensors of the module in the graph (the target of
+            the placeholder or `get_attr`) whose content nothing outside the graph reads after
+            the graph has written it: no later step, no other graph, and no caller of a function
+            that returns it, which Dynamo graphs do not show. Names that a graph does not have
+            are ignored.
     """
 
     private: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class _Forwarding:
         return effect.view_of is not None and not effect.writes and not effect.barrier
 
     def _copy_problem(self, copy: Node, buffer: Node, source: Node) -> str | None:
-        """Return why what is copied is not what stands in the buffer afterwards."""
+        """Return why the content of the buffer after the copy differs from the source."""
         before, after = value_of(source), value_of(buffer)
         if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
             return f"no tensor metadata for `{buffer.name}` or `{source.name}`"
@@ -232,7 +232,7 @@ class _Forwarding:
         return None
 
     def _visible(self, buffer: Node) -> str | None:
-        """Return why what a value is a view of is read outside of the graph, None if unknown."""
+        """Return why the base of a view is read outside the graph, None if unknown."""
         owner = buffer
         while (base := self._effects.of(owner).view_of) is not None:
             owner = base
@@ -244,14 +244,14 @@ class _Forwarding:
         )
 
     def _members(self, buffer: Node) -> list[Node]:
-        """Return the nodes that may share memory with a buffer, in order; told of removals."""
+        """Return the nodes that may share memory with a buffer, in order; updated on removals."""
         if not self._groups:
             for node in self._graph.nodes:
                 self._groups.setdefault(self._aliases.group(node), []).append(node)
         return self._groups[self._aliases.group(buffer)]
 
     def _reader_after(self, copy: Node, members: Sequence[Node]) -> str | None:
-        """Return what uses the memory after a copy; that it is viewed alone does not count."""
+        """Return a user of the memory after a copy; a view alone does not count."""
         for member in members:
             for user in member.users:
                 if copy < user and not self._is_view(user):

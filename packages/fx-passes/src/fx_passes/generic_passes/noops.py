@@ -37,7 +37,7 @@ def _reshape_twice(x: Tensor, first: Sequence[int], shape: Sequence[int]) -> dic
 
 
 def _reshape_of_copy(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
-    """What AOTAutograd makes of a reshape that has to copy."""
+    """AOTAutograd's form of a reshape that has to copy."""
     copy = torch.ops.aten.clone(x, memory_format=torch.contiguous_format)
     return {"y": torch.ops.aten.reshape(copy, shape)}
 
@@ -81,7 +81,7 @@ def _cat_of_one(x: Tensor, dim: int) -> dict[str, Tensor]:
 
 
 def _times_one(x: Tensor) -> dict[str, Tensor]:
-    """What AOTAutograd makes of the numerator of `1 / x`."""
+    """AOTAutograd's form of the numerator of `1 / x`."""
     return {"y": x * 1}
 
 
@@ -101,7 +101,7 @@ def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
 
 
 def _nothing_changes(match: Match) -> NoMatch | None:
-    """Return what a view, cast or copy changes besides the memory."""
+    """Return the changes of a view, cast or copy besides the memory."""
     tensors = match.tensors("x", "y")
     if isinstance(tensors, NoMatch):
         return tensors
@@ -122,10 +122,11 @@ def _product_is_its_factor(match: Match) -> NoMatch | None:
 
 
 def _laid_out_as_before(match: Match) -> NoMatch | None:
-    """Return why one reshape might lay out its result otherwise than what it replaces.
+    """Return why one reshape might return another layout than the operators it replaces.
 
-    A reshape of what is not contiguous gives a view where it can, and of a contiguous copy it gives
-    contiguous values: a `view` of something computed from them may fit the latter only.
+    A reshape of a non-contiguous tensor returns a view if possible, and of a contiguous copy it
+    returns
+    contiguous values: a later `view` of the result may only fit the latter.
     """
     views = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}  # noqa: SLF001
     tensors = match.tensors("x", "y")
@@ -178,14 +179,14 @@ def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 
 def remove_noops() -> tuple[Rule, ...]:
-    """Return the rules that remove what only costs host time.
+    """Return the rules that remove operators that only cost host time.
 
     A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
-    that stays in the graph; a product with one; a cast to a dtype that holds every value, and back;
-    `cat` of one tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of two
-    reshapes, or the copy that AOTAutograd or a model puts before one. All are exact, and nobody can
-    tell the results apart (`substitution_problem`). Places where the result differs are no near
-    misses.
+    that stays in the graph; a product with one; a cast to a dtype that can represent every value,
+    and back; `cat` of one tensor; `squeeze` after `unsqueeze`; a transposition done twice; the
+    first of two reshapes, or the copy that AOTAutograd or a model inserts before one. All are
+    exact, and no user can distinguish the results (`substitution_problem`). Places where the result
+    differs are not near misses.
     """
     removals = (
         ("remove_reshape", (_reshape,), _nothing_changes),

@@ -23,7 +23,7 @@ __all__ = ["PreparedValues", "prepared_values_of"]
 
 
 class _Seen(NamedTuple):
-    """What a weight was when values were computed from it."""
+    """The state of a weight when values were computed from it."""
 
     weight: weakref.ref[Tensor]
     version: int
@@ -149,7 +149,7 @@ def _bits(value: Tensor) -> Tensor:
 
 
 def _may_keep(weights: tuple[Tensor, ...]) -> bool:
-    """Return whether what is computed now holds for later calls."""
+    """Return whether values computed now remain valid for later calls."""
     if has_dispatch_modes() or torch.compiler.is_compiling() or not weights:
         return False
     device = weights[0].device

@@ -29,13 +29,13 @@ _AS_GIVEN: Mapping[str, torch.dtype] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class TracedFunction:
-    """What a function does, as a graph.
+    """The graph of a traced function.
 
     Attributes:
-        graph: The graph; placeholders are those parameters that are tensors, by name.
+        graph: The graph; placeholders are the tensor parameters, by name.
         outputs: The nodes returned, flattened.
-        scalars: Which literals in the graph are parameters: for (node, path in its arguments) the
-            name. A path is the position or keyword, then positions in nested lists.
+        scalars: Literals in the graph that are parameters: maps (node, path in its arguments) to
+            the name. A path is the position or keyword, then positions in nested lists.
     """
 
     graph: Graph
@@ -48,14 +48,14 @@ class ExampleTracer:
 
     Args:
         parameters: Names of the functions' parameters, tensors and scalars, in order.
-        examples: Example tensors, or a function that makes them; called under a fake mode, so that
-            it may name a device that is not there. Ranks, dtypes, devices and sizes of 0 or 1
-            count, other sizes are symbols.
-        scalars: Values of those parameters that are no tensors. A float stands for any float.
-        dtypes: For parameters whose examples have another dtype than they shall be traced with.
+        examples: Example tensors, or a function that creates them, called under a fake mode, so
+            that it may name a device that does not exist. Ranks, dtypes, devices and sizes of 0 or
+            1 count; other sizes are symbols.
+        scalars: Values of the parameters that are not tensors. A float represents any float.
+        dtypes: Dtypes that replace those of the examples, by parameter.
 
     Attributes:
-        shapes: Where the symbols live; its guards are what held while the functions were traced.
+        shapes: The environment of the symbols, whose guards held while the functions were traced.
         tensors: The symbolic fake tensors, by name of the parameter.
     """
 
@@ -111,12 +111,12 @@ class ExampleTracer:
 
         Args:
             function: The function; has the tracer's parameters.
-            composite: Whether operators that consist of others (`linear`, `reshape`) stay whole, as
-                in Dynamo's graphs, or are taken apart, as in those of AOTAutograd.
+            composite: Whether composite operators (`linear`, `reshape`) stay whole, as
+                in Dynamo graphs, or are decomposed, as in AOTAutograd graphs.
 
         Raises:
-            PatternError: The function fails, returns what is no tensor, or does something else when
-                a scalar has another value.
+            PatternError: The function fails, returns something other than tensors, or behaves
+                differently if a scalar has another value.
         """
         graph = self._graph(function, self._scalars, composite)
         floats = {k: v for k, v in self._scalars.items() if isinstance(v, float)}

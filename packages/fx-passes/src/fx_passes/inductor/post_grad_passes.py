@@ -38,9 +38,9 @@ _VLLM_MODULE = "vllm.compilation.passes.inductor_pass"
 
 
 def _compile_range() -> Any:
-    """Return what vLLM compiles for at the moment; None outside of its compilation.
+    """Return the range that vLLM currently compiles for; None outside its compilation.
 
-    It is asked as vLLM's own pass managers ask, where the process has imported vLLM.
+    Reads it as vLLM's own pass managers do, if the process has imported vLLM.
     """
     module = sys.modules.get(_VLLM_MODULE)
     if module is None:
@@ -98,23 +98,23 @@ class _ForeignPass(GraphPass):
 
 
 class PostGradPasses(CustomGraphPass):
-    """What `Platform.get_pass_manager_cls` of vLLM and `post_grad_custom_*_pass` take.
+    """A pass manager for vLLM's `Platform.get_pass_manager_cls` and `post_grad_custom_*_pass`.
 
-    These are options of Inductor, of npugraph_ex and of torchair. The last two keep what they
-    compile (`cache_compile`) under a key that a custom pass is not part of: give each pipeline a
-    cache folder of its own, such as one named after `uuid()`.
+    The latter are options of Inductor, of npugraph_ex and of torchair. The last two cache
+    compilations (`cache_compile`) under a key that does not include a custom pass, so give each
+    pipeline a cache folder of its own, for example named after `uuid()`.
 
     Args:
-        pipeline: What runs; if left out all fusions for NPUs, and before them the rules that bring
-            vLLM-Ascend's operators into the form that these match.
-        selection: Which parts of it run.
-        tokens: Returns the range that the graph at hand is compiled for, or None; asked at every
-            call. Left out, it is the compile range of vLLM's pass context.
+        pipeline: The pipeline; by default all NPU fusions, preceded by the rules that rewrite
+            vLLM-Ascend's operators for them.
+        selection: Selects parts of it.
+        tokens: Returns the range that the current graph is compiled for, or None; called at every
+            call. By default the compile range of vLLM's pass context.
 
     Attributes:
-        pipeline: The passes, those that were added included.
-        selection: What `configure` was given.
-        results: What each call did, in order: an engine calls once for each graph it compiles.
+        pipeline: The passes, including added ones.
+        selection: The selection from `configure`.
+        results: The result of each call, in order: an engine calls once per compiled graph.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class PostGradPasses(CustomGraphPass):
 
     @property
     def report(self) -> Report:
-        """What was done to all graphs so far, in the order of the calls."""
+        """Combined report of all graphs so far, in the order of the calls."""
         return Report(passes=tuple(each for made in self.results for each in made.report.passes))
 
     def configure(self, config: object) -> None:
@@ -159,13 +159,13 @@ class PostGradPasses(CustomGraphPass):
         self.selection = selection
 
     def add(self, new: GraphPass | Rule | tuple[Rule, ...] | CustomGraphPass) -> None:
-        """Append a pass, or a rule or several, each of which becomes a pass of its own name.
+        """Append a pass, or one or several rules, each of which becomes a pass with its own name.
 
-        Passes of vLLM and Inductor are taken as they are: they are called after all that was there
-        before, once, where they apply to the range of sizes, with what this object is called with.
+        You can also add passes of vLLM and Inductor. They are called after all passes added before,
+        once, if they apply to the range of sizes, with the arguments of this object's call.
 
         Raises:
-            PipelineError: It is neither, or its name is taken.
+            PipelineError: The object is neither, or its name is already used.
         """
         if isinstance(new, tuple):
             for each in new:
@@ -224,10 +224,10 @@ class PostGradPasses(CustomGraphPass):
         return next(each for each in names if each not in taken)
 
     def uuid(self) -> str:
-        """Return a key for compile caches: what runs, for which sizes, and the versions.
+        """Return a key for compile caches: the passes, their size ranges, and the versions.
 
         Raises:
-            FingerprintError: A pass has content that no stable hash can be made of.
+            FingerprintError: A pass has content that cannot be hashed in a stable way.
         """
         tokens = self._tokens()
         return fingerprint_of_functions((), self.pipeline.hash(), self.selection, tokens)

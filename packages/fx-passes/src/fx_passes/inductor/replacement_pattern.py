@@ -33,7 +33,7 @@ def expression_of(value: object) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What must hold of a match so that what was traced on examples is true of it.
+    """Conditions under which a trace on examples applies to a match.
 
     Attributes:
         tensors: The fake tensors of the trace, by parameter.
@@ -63,7 +63,7 @@ class Conditions:
         return found
 
     def sizes(self, match: Match) -> dict[sympy.Symbol, sympy.Expr] | NoMatch:
-        """Return what the symbols of the trace are in a match, or why it is no such match."""
+        """Return the values of the trace's symbols in a match, or why it does not match."""
         known: dict[sympy.Symbol, sympy.Expr] = {}
         for name, example in self.tensors.items():
             if name not in match.bound:
@@ -97,9 +97,9 @@ class ReplacementPattern:
 
     Attributes:
         compiled: The pattern. Sizes that are computed from shapes are parameters, and so are the
-            shapes given to views, because one shape can be spelt in several ways.
-        sizes: What those parameters must be, in symbols of the trace.
-        shapes: What the shapes of labelled values must be, in symbols of the trace.
+            shapes passed to views, because one shape can be written in several ways.
+        sizes: Required values of those parameters, in symbols of the trace.
+        shapes: Required shapes of labelled values, in symbols of the trace.
         text: The trace, for fingerprints.
     """
 
@@ -115,16 +115,16 @@ class ReplacementPattern:
         Args:
             name: Name of the function, for messages.
             traced: The trace.
-            prefix: What the names of parameters for sizes begin with.
+            prefix: Prefix of the names of parameters for sizes.
 
         Raises:
-            PatternError: The graph writes memory, has parts that no output needs, or calls what is
-                no operator.
+            PatternError: The graph writes memory, has parts that no output needs, or calls
+                something that is not an operator.
         """
         return _Reader(traced, prefix).read(name)
 
     def problem(self, match: Match, known: Mapping[sympy.Symbol, sympy.Expr]) -> NoMatch | None:
-        """Return which size of a match is not what the function would have computed."""
+        """Return the size of a match that differs from what the function would have computed."""
         for name, wanted in self.sizes.items():
             if name in match.bound:
                 found = expression_of(value_of(match.bound[name]))

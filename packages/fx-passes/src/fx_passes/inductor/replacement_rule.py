@@ -29,12 +29,12 @@ __all__ = ["MatchForExtraCheck", "rule_from_replacement"]
 
 @dataclass(frozen=True, kw_only=True)
 class MatchForExtraCheck:
-    """A match as an `extra_check` written for Inductor's matcher sees it.
+    """A match in the form that an `extra_check` for Inductor's matcher expects.
 
     Attributes:
         nodes: All nodes that the replacement removes, in the order of the graph.
-        kwargs: For each parameter of the search function the node or literal it stands for.
-        outputs: The nodes that compute what the search function returns.
+        kwargs: The node or literal of each parameter of the search function.
+        outputs: The nodes that compute the results of the search function.
     """
 
     nodes: list[Node]
@@ -42,7 +42,7 @@ class MatchForExtraCheck:
     outputs: tuple[Node, ...]
 
     def output_nodes(self) -> list[Node]:
-        """Return the nodes that compute what the search function returns."""
+        """Return the nodes that compute the results of the search function."""
         return list(self.outputs)
 
     def output_node(self) -> Node:
@@ -205,38 +205,39 @@ def rule_from_replacement(
     operators: tuple[str, ...] = (),
     numerics: Literal["exact", "rounding"] = "rounding",
 ) -> Rule:
-    """Make a rule of what `torch._inductor.pattern_matcher.register_replacement` takes.
+    """Create a rule from arguments of `torch._inductor.pattern_matcher.register_replacement`.
 
     Both functions are traced once, at the first use of the rule, on fake tensors with symbolic
-    sizes: no device is needed, and nothing is traced again at a match, but once for dtypes that are
-    not those of the examples. Sizes that the functions compute from shapes are computed anew at
-    every match; relations between sizes that held during the trace must hold there, or the rule
-    does not apply and says so.
+    sizes. No device is needed, and nothing is traced again at a match, except once for dtypes that
+    differ from the examples. Sizes that the functions compute from shapes are computed again at
+    every match. Relations between sizes that held during the trace must also hold there; otherwise
+    the rule does not apply and reports this.
 
-    The rule is `optional`: where the functions cannot be traced on the examples, it is left out and
-    the report says why. So is a match at which the replacement or `extra_check` fails.
+    The rule is `optional`: if the functions cannot be traced on the examples, it is omitted and
+    the report says why. A match at which the replacement or `extra_check` fails is also omitted.
 
-    Differences to Inductor: nothing is registered anywhere; ranks of the examples count (make one
-    rule for each), and so do their dtypes where the search function calls other operators for
-    others; a float given by `scalar_workaround` matches any value, other
-    numbers there match themselves; a value inside the match that is used elsewhere, written
-    meanwhile or on another stream prevents the match.
+    Differences from Inductor: nothing is registered; ranks of the examples count (create one
+    rule for each), and so do their dtypes if the search function calls different operators for
+    them; a float in `scalar_workaround` matches any value, other numbers there match only
+    themselves; a value inside the match that is used elsewhere, written in between or on another
+    stream prevents the match.
 
     Args:
         search_fn: The pattern; returns one tensor or a tuple, list or dict of tensors.
-        replace_fn: The replacement; same parameters, as many results in the same order.
-        example_inputs: A tensor for each parameter that is no scalar, in order; or a function that
-            makes them, which may name a device that does not exist in the process.
-        extra_check: Called at a match; False refuses it.
+        replace_fn: The replacement; same parameters, the same number of results in the same order.
+        example_inputs: A tensor for each parameter that is not a scalar, in order; or a function
+            that creates them, which may name a device that does not exist in the process.
+        extra_check: Called at a match; False rejects it.
         scalar_workaround: Values of parameters that are numbers.
-        name: Name of the rule; the qualified name of `search_fn` if left out.
-        operators: Operators that must exist, else the rule waits; see `Rule`.
-        numerics: Whether the replacement gives the same bits; see `Rule`.
+        name: Name of the rule; by default the qualified name of `search_fn`.
+        operators: Operators that must exist, otherwise the rule does not run; see `Rule`.
+        numerics: Whether the replacement is bitwise identical; see `Rule`.
 
     Raises:
-        PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also: the
-            functions cannot be traced, write memory, create constants, return differently many
-            tensors, or compute with a scalar of `scalar_workaround` outside of operators.
+        PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also
+            raises it if the functions cannot be traced, write memory, create constants, return
+            different numbers of tensors, or compute with a scalar of `scalar_workaround` outside
+            operators.
     """
     replacement = _Replacement(
         search_fn, replace_fn, example_inputs, extra_check, scalar_workaround or {}

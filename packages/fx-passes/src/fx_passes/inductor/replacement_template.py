@@ -48,12 +48,12 @@ class _Step:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacementTemplate:
-    """What a replacement function does.
+    """The steps of a replacement function.
 
     Attributes:
         steps: Calls, in order.
-        outputs: For each output the parameter or step that computes it.
-        first: Name of a parameter that is a tensor; says on which device a match is.
+        outputs: The parameter or step that computes each output.
+        first: Name of a tensor parameter, which determines the device of a match.
     """
 
     steps: tuple[_Step, ...]
@@ -70,7 +70,8 @@ class ReplacementTemplate:
             device: The device of the example inputs.
 
         Raises:
-            PatternError: The function creates constants, or uses what is no operator.
+            PatternError: The function creates constants, or calls something that is not an
+                operator.
         """
         known: dict[Node, _Parameter | _Result] = {}
         steps: list[_Step] = []
@@ -111,7 +112,7 @@ class ReplacementTemplate:
         """Create the nodes for a match; used as the rewrite of a rule.
 
         Raises:
-            RuleError: An operator does not fit what it is given.
+            RuleError: An operator does not accept its arguments.
         """
         tensor = match.value(self.first)
         device = tensor.device if isinstance(tensor, torch.Tensor) else None

@@ -19,11 +19,11 @@ __all__ = ["Replacements"]
 
 
 class Replacements:
-    """Collects what code that calls `register_replacement` of npugraph_ex or torchair registers.
+    """Collects the patterns of code that calls `register_replacement` of npugraph_ex or torchair.
 
-    Hand `replacements.register_replacement` to that code in the place of theirs, then
-    `PostGradPasses.add(replacements.rules)`. Theirs puts all patterns of a process into one table;
-    this object is the caller's, and registers nothing anywhere.
+    Pass `replacements.register_replacement` to that code instead of theirs, then call
+    `PostGradPasses.add(replacements.rules)`. Their function puts all patterns of a process into one
+    table; this object belongs to you, and registers nothing.
 
     Attributes:
         rules: One for each registration, in order.

@@ -19,15 +19,15 @@ Link = Callable[..., Linked]
 
 
 def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:
-    """Return the pattern of some links, one after the other.
+    """Return the pattern of several links, one after the other.
 
     The parameters of the pattern are those of the links in order, without the first parameter of
-    each link but the first one: that is what the link before hands on. So an optional operator is a
-    link that is there or not, and not a second function with all the parameters once more.
+    each link except the first one, which is the result of the previous link. An optional operator
+    is thus a link that is present or not, instead of a second function that repeats all parameters.
 
     Args:
-        first: Takes inputs of the pattern only.
-        others: Each takes a value first, then inputs of the pattern.
+        first: Has only inputs of the pattern as parameters.
+        others: The first parameter of each is a value, the others are inputs of the pattern.
     """
     parameters = list(inspect.signature(first).parameters.values())
     counts = [len(parameters)]

@@ -1,4 +1,4 @@
-"""What stands in a pattern or in a graph, in the words of a report."""
+"""Describes values of a pattern or a graph for reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["describe"]
 
 
 def describe(item: object) -> str:
-    """Return what a report calls a value of a pattern, a node or a literal of a graph."""
+    """Return the description of a pattern value, or a graph's node or literal, for reports."""
     if isinstance(item, Node):
         if item.target is operator.getitem:
             source, position, *_ = item.args

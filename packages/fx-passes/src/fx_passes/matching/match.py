@@ -1,4 +1,4 @@
-"""What the matcher found: a match, or the reason why there is none."""
+"""The result of the matcher: a match, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["Match", "NoMatch"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Match:
-    """A place in a graph where a pattern fits.
+    """A place in a graph that matches a pattern.
 
     Valid until the graph changes. Nodes belong to the graph and must not be changed by a check.
 
     Attributes:
         anchor: The node at which the search began.
-        bound: For each pattern parameter the node or literal it stands for.
-        outputs: For each output of the pattern the node that computes it; an output that the graph
-            does not compute is absent.
-        needed: The outputs that something outside of the match uses.
-        labels: For each label of the pattern the node it stands for.
+        bound: The node or literal of each pattern parameter.
+        outputs: The node that computes each output of the pattern; outputs that the graph
+            does not compute are absent.
+        needed: The outputs that something outside the match uses.
+        labels: The node of each label of the pattern.
         nodes: All nodes that a rewrite removes, in the order of the graph.
-        effects: Tells what nodes write and what memory they share; see `fx_passes.memory`.
+        effects: Reports what nodes write and what memory they share; see `fx_passes.memory`.
     """
 
     anchor: Node
@@ -45,7 +45,7 @@ class Match:
 
     @cached_property
     def inputs(self) -> frozenset[Node]:
-        """The nodes that parameters stand for, alone or in a list."""
+        """The nodes of parameters, alone or in a list."""
         found: set[Node] = set()
         for bound in self.bound.values():
             if type(bound) is Node:
@@ -55,14 +55,14 @@ class Match:
         return frozenset(found)
 
     def value(self, name: str) -> object:
-        """Return what a parameter, output or label stands for.
+        """Return the value of a parameter, output or label.
 
         Args:
             name: Name of a parameter, output or label.
 
         Returns:
             The literal, or the fake value of the node: a tensor that has shape, dtype and device
-            but no memory, a symbolic number, or a list of these. None where the node has no fake
+            but no memory, a symbolic number, or a list of these. None if the node has no fake
             value or the graph does not compute it.
         """
         if name in self.bound:
@@ -71,7 +71,7 @@ class Match:
         return None if node is None else value_of(node)
 
     def tensors(self, *names: str) -> tuple[torch.Tensor, ...] | NoMatch:
-        """Return the fake tensors that some names stand for, or why one is not known."""
+        """Return the fake tensors of some names, or why one is unknown."""
         found: list[torch.Tensor] = []
         bound = self.bound
         for name in names:
@@ -90,8 +90,8 @@ class NoMatch:
     """Why a rule does not apply.
 
     Attributes:
-        reason: One sentence without a full stop: what was expected against what was found.
-        nodes: The nodes the reason speaks of.
+        reason: One sentence without a full stop: what was expected and what was found.
+        nodes: The nodes that the reason refers to.
     """
 
     reason: str

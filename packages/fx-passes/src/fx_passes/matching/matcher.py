@@ -32,7 +32,7 @@ __all__ = ["Matcher", "Miss"]
 
 
 class _Unset:
-    """The type of the mark for a pattern node that stands for nothing yet."""
+    """The type of the marker for a pattern node that is not bound yet."""
 
 
 _UNSET = _Unset()
@@ -47,8 +47,8 @@ class Miss(NamedTuple):
         anchor: The candidate.
         depth: How many operators of the pattern were found.
         nodes: The nodes found.
-        reason: What was expected against what was found, and where.
-        found: The nodes that the reason speaks of.
+        reason: What was expected and what was found, and where.
+        found: The nodes that the reason refers to.
     """
 
     anchor: Node

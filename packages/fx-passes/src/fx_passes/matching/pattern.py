@@ -1,4 +1,4 @@
-"""A pattern: a plain function on tensors, traced once on no device into what the matcher reads."""
+"""A pattern: a plain function on tensors, traced once, without a device, for the matcher."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LITERALS = MappingProxyType(
 
 
 def label(value: T, name: str) -> T:
-    """Give a value inside a pattern a name, by which a match hands out the node.
+    """Name a value inside a pattern, so that a match can return its node.
 
     Args:
         value: An intermediate value of the pattern.
@@ -143,7 +143,7 @@ class CompiledPattern:
 
     @cached_property
     def elements(self) -> tuple[PatternElement, ...]:
-        """The results taken of calls that have several, in order."""
+        """The elements unpacked from calls with several results, in order."""
         return tuple(node for node in self.nodes if isinstance(node, PatternElement))
 
     @cached_property
@@ -155,7 +155,7 @@ class CompiledPattern:
     def twins(self) -> Mapping[int, tuple[int, ...]]:
         """For each output that is a call, the other outputs that are calls of the same operators.
 
-        By index. They are two outputs, so no call of the graph may stand for both.
+        By index. As they are different outputs, one call of the graph must not match both.
         """
         calls = [each for each in self.outputs.values() if isinstance(each, PatternCall)]
         return {
@@ -169,9 +169,9 @@ class CompiledPattern:
 
 
 def matching_operator(target: OpOverload) -> OpOverload:
-    """Return the operator that stands for all those that mean the same in a pattern.
+    """Return the operator that represents all equivalent ones in a pattern.
 
-    A view is a reshape that is known not to copy, so a pattern that says reshape matches both; the
+    A view is a reshape that is known not to copy, so a pattern with a reshape matches both. The
     overloads with a number for the second operand differ only in what they accept.
     """
     aten = torch.ops.aten
@@ -205,7 +205,7 @@ def equivalent_operators(target: OpOverload) -> tuple[OpOverload, ...]:
 
 
 def _kind(parameter: inspect.Parameter) -> tuple[str, object]:
-    """Return the kind of a parameter and an example of what it stands for."""
+    """Return the kind of a parameter and an example of its values."""
     annotation = parameter.annotation
     if annotation is inspect.Parameter.empty:
         return "any", torch.empty(2, 2, device="meta")
@@ -306,7 +306,7 @@ def read_pattern(
 
 
 def _complete(graph: Graph) -> None:
-    """Give every computed value but a tuple a stand-in, so that overloads can be chosen."""
+    """Give every computed value except tuples a stand-in, so that overloads can be chosen."""
     for node in graph.nodes:
         if node.op in {"call_function", "call_method"} and not _is_tuple(node):
             node.meta["val"] = torch.empty(2, 2, device="meta")

@@ -1,4 +1,4 @@
-"""What kernels demand of their inputs, as data that explains itself when it is not met."""
+"""Requirements of kernels on their inputs, as data that can explain a violation."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """A condition on the tensors that some names of a match stand for.
+    """A condition on the tensors of some names of a match.
 
     Attributes:
         names: Names of pattern parameters, outputs or labels.
-        problem: Says what is wrong with their fake tensors, or returns None.
+        problem: Returns the problem with their fake tensors, or None.
     """
 
     names: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""A pattern spelt out as one Python function that finds it at a candidate; made once a pattern.
+"""Compiles a pattern to a Python function that searches for it at a candidate.
 
-Operands of commutative calls are tried in both orders and users of a value one by one, by loops
-that stand around all that comes later; so the search goes on wherever it fails. What it has bound
-at each line is known when the function is written, and so is how far a failure there has come, and
-whether the innermost loop could mend it: a loop that chose nothing of what fails is left.
+Operands of commutative calls are tried in both orders, and users of a value one by one, by loops
+around all later steps, so the search continues wherever it fails. When the function is generated,
+it is known which values are bound at each line, how far a failure there has come, and whether the
+innermost loop could change the outcome: a loop that chose none of the failing values is left.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _TAKEN = re.compile(r"\b[vauxy]\d+\b")
 
 
 class SearchFailure(NamedTuple):
-    """The furthest that a search came without an end.
+    """The furthest point that a search reached without completing.
 
     Attributes:
         depth: How many calls of the pattern were found.
-        is_user: Whether a user of `found` was looked for; else `found` itself is not as expected.
-        expected: What the pattern has there, in words.
-        found: What stands in the graph.
-        nodes: What the calls and elements of the pattern that were found stand for, but for
-            elements that need not be there.
+        is_user: Whether a user of `found` was searched; otherwise `found` itself does not match.
+        expected: A description of what the pattern has there.
+        found: The value in the graph.
+        nodes: The nodes of the calls and elements of the pattern that were found, without
+            optional elements.
     """
 
     depth: int
@@ -66,20 +66,21 @@ def compile_search(
     steps: Iterable[tuple[PatternNode, PatternNode, bool]],
     unset: object,
 ) -> SearchProgram:
-    """Spell out a pattern from one of its calls on.
+    """Generate the search for a pattern from one of its calls.
 
     Args:
         pattern: The pattern.
         anchor: The call at which a search begins.
         steps: How the values that do not lead to the anchor are reached: the value, the one it is
             a user of, and whether it may be missing.
-        unset: The mark for a value that the graph does not compute.
+        unset: The marker for a value that the graph does not compute.
 
     Returns:
-        A function of a candidate, which is a call of the anchor's operator; of what binds the
-        arguments of a call (see `SignatureTable.arguments`); of a list; and of how many solutions
-        are wanted. It appends them to the list: what each value of the pattern stands for, by
-        index. It returns the furthest failure of at least two calls, if there was one.
+        A function of a candidate, which is a call of the anchor's operator; of a function that
+        binds the arguments of a call (see `SignatureTable.arguments`); of a list; and of the number
+        of wanted solutions. It appends solutions to the list: the node of each value of the
+        pattern, by index. It returns the furthest failure with at least two calls, if there was
+        one.
     """
     writer = _Writer(pattern, unset)
     writer.begin()
@@ -124,7 +125,7 @@ class _Writer:
         self._write("failure, depth, turns = None, 1, 0")
 
     def end(self) -> str:
-        """Write what is done with a solution, and return the code."""
+        """Write the handling of a solution, and return the code."""
         values = ", ".join(self._name_of(node) for node in self._pattern.nodes)
         self._write(f"solutions.append(({values},))")
         self._write("if len(solutions) == wanted:", f"    return {self._stopped}")
@@ -162,7 +163,7 @@ class _Writer:
             self._arguments(node, name)
 
     def call(self, node: PatternCall, found: str, *, known: bool = False) -> None:
-        """Let a call stand for something, with all that leads to it."""
+        """Bind a call, with everything that leads to it."""
         name = f"v{node.index}"
         self._take(name, found)
         if not known:
@@ -279,7 +280,7 @@ class _Writer:
         self._unless(test, expected, name)
 
     def _twins(self, node: PatternNode) -> list[str]:
-        """Return the names of what a call must not be, as another output stands for it."""
+        """Return the names that a call must differ from, as another output is bound to them."""
         twins = self._pattern.twins.get(node.index, ())
         return [f"v{index}" for index in twins if index in self._bound]
 
@@ -308,13 +309,13 @@ class _Writer:
         self._write(f"    {self._onwards(test)}")
 
     def _onwards(self, test: str) -> str:
-        """What goes on with the next attempt where another may end a test otherwise."""
+        """The statement that goes to the next attempt."""
         if not self._loops:
             return "return failure"
         return "continue" if self._innermost(test) == self._all_loops else "break"
 
     def _innermost(self, text: str) -> int:
-        """Return the innermost loop that what is read comes from."""
+        """Return the innermost loop that the tested values depend on."""
         return max((self._chosen_in[name] for name in _TAKEN.findall(text)), default=0)
 
     def _take(self, name: str, value: str) -> None:
@@ -323,11 +324,11 @@ class _Writer:
 
     @property
     def _stopped(self) -> str:
-        """What a function returns when the whole search is over."""
+        """The return value of a function when the whole search is over."""
         return "True" if self._parts else "failure"
 
     def _loop(self, head: str, *names: str) -> None:
-        """Begin a loop around all that comes later, which chooses what some names stand for."""
+        """Begin a loop around all later steps, which chooses the values of some names."""
         if self._loops == _LOOPS:
             self._parts.append((self._indent, self._loops))
             self._write(f"def part_{len(self._parts)}():")

@@ -1,4 +1,4 @@
-"""One model of memory: what a node reads and writes, what shares memory, and where memory goes."""
+"""The memory model: what a node reads and writes, what shares memory, and where memory is used."""
 
 from fx_passes.memory.alias_analysis import AliasAnalysis
 from fx_passes.memory.effect import PREPARED_VALUES, Effect, EffectTable

@@ -27,15 +27,15 @@ class AliasAnalysis:
     """Groups nodes that may share memory and lists the writes to each group, in graph order.
 
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
-    Placeholders are taken to be distinct, unless their fake values show memory in common; so are
-    tensors of the module, unless they are. It stays right while nodes that write nothing come and
-    go, if `replace` and `forget` are told, and `forget_writes` of those that go and wrote. Which
-    inputs overlap, and which group each write belongs to, is found when it is first asked for: most
-    rewrites stand where nothing is written.
+    Placeholders are assumed to be distinct, unless their fake values share memory; so are
+    tensors of the module, unless they share memory. It stays correct while nodes that write nothing
+    are added and removed if you call `replace` and `forget`, and `forget_writes` for removed nodes
+    that wrote. Overlaps of inputs and the groups of writes are computed when first needed: most
+    rewrites are where nothing is written.
 
     Args:
         graph: The graph.
-        effects: Where effects of operators are kept; one of its own if left out.
+        effects: Table of operators' effects; by default a new one.
     """
 
     def __init__(self, graph: Graph, effects: EffectTable | None = None) -> None:
@@ -116,7 +116,7 @@ class AliasAnalysis:
         return parent
 
     def group(self, node: Node) -> Node:
-        """Return the node that stands for all those that may share memory with this one."""
+        """Return the representative of all nodes that may share memory with this one."""
         root = node
         while (parent := self._parent(root)) is not root:
             root = parent
@@ -135,7 +135,7 @@ class AliasAnalysis:
             self._regroup(old, before)
 
     def forget(self, nodes: Iterable[Node]) -> None:
-        """Forget what was found of nodes that compute something else now."""
+        """Forget results about nodes that compute something else now."""
         for node in nodes:
             before = self.group(node) if node in self._parents else node
             self._parents.pop(node, None)
@@ -150,7 +150,7 @@ class AliasAnalysis:
             self._writers_of = None
 
     def _regroup(self, node: Node, before: Node) -> None:
-        """Bring the writers up to date after a node, and what views it, left a group."""
+        """Update the writers after a node, and its views, left a group."""
         if self._writers_of is None or before not in self._writers_of:
             return
         now = self.group(node)
@@ -200,7 +200,7 @@ class AliasAnalysis:
             first: Where the range begins (inclusive).
             last: Where it ends (inclusive); None for the end of the graph.
             values: The values.
-            ignored: Writers that are not asked for.
+            ignored: Writers to ignore.
         """
         if not self._writers:
             return None

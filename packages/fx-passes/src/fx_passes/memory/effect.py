@@ -1,4 +1,4 @@
-"""What running a node does besides computing a value: writes, views, and order against all else."""
+"""Effects of running a node besides computing a value: writes, views, and ordering."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Effect:
     Attributes:
         writes: Nodes whose memory it may write.
         aliases: Nodes whose memory its result may share.
-        view_of: The node of `aliases` whose memory its result surely is or shows; None where it
+        view_of: The node of `aliases` whose memory its result certainly is or views; None if it
             may be a copy.
-        hidden: Whether it is an operator whose schema names none of what it writes, so that graphs
-            and patterns take it for a function of its arguments.
-        barrier: Whether nothing may move across it, because it is not known what it does.
+        hidden: Whether it is an operator whose schema declares none of its writes, so that graphs
+            and patterns treat it as a function of its arguments.
+        barrier: Whether nothing may move across it, because its effect is unknown.
     """
 
     writes: tuple[Node, ...] = ()
@@ -92,7 +92,7 @@ _BARRIER = Effect(barrier=True)
 
 @dataclass(frozen=True)
 class _Place:
-    """An argument of an operator: where it stands, or -1 where it can be given by name only."""
+    """The position of an operator's argument, or -1 if it is keyword-only."""
 
     position: int
     name: str
@@ -112,7 +112,7 @@ class _OperatorEffect:
 
 
 class EffectTable:
-    """Tells the effect of nodes; what was read of operators' schemas is kept. Owned by one run."""
+    """Returns the effects of nodes and caches operators' schemas. Owned by one run."""
 
     def __init__(self) -> None:
         self._operators: dict[object, _OperatorEffect | None] = {}
@@ -157,7 +157,7 @@ class EffectTable:
         return known[1]
 
     def hides_writes(self, node: Node) -> bool:
-        """Return whether a node writes what its operator does not declare; quick, by target."""
+        """Return whether a node writes what its operator does not declare; fast, by target."""
         target = node.target
         if not isinstance(target, OpOverload) or not _hidden_writes(schema_of(target)):
             return False
@@ -377,7 +377,7 @@ def _at(
 
 
 def _surely_copied(source: Node, node: Node) -> bool:
-    """Return whether what may be its argument or a copy is a copy: its dtype is another."""
+    """Return whether a possible alias is a copy because its dtype differs."""
     before, after = value_of(source), value_of(node)
     return (
         isinstance(before, torch.Tensor)

@@ -1,4 +1,4 @@
-"""The nodes of a graph by what they call, without a walk over the graph."""
+"""Index of a graph's nodes by their targets, to avoid walking the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph writes of what it was given: its inputs and the tensors of its module."""
+"""Finds which of its inputs and module tensors a graph writes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class OutsideWrites:
     """The inputs and tensors of a module, by name, whose memory a graph writes.
 
     Attributes:
-        surely: Written by a call of an operator, of which it is known what it writes.
-        perhaps: Written by another call, of which only what it may write is known.
+        surely: Written by a call of an operator whose writes are known.
+        perhaps: Possibly written by another call.
     """
 
     surely: frozenset[str]
@@ -31,7 +31,7 @@ class OutsideWrites:
 
     @classmethod
     def of(cls, graph: Graph) -> OutsideWrites:
-        """Find what a graph writes; changes nothing."""
+        """Find the writes of a graph; changes nothing."""
         effects = EffectTable()
         writers = [(node, effects.of(node)) for node in effects.possible_writers(graph)]
         if not any(effect.writes for _, effect in writers):
@@ -51,13 +51,13 @@ class OutsideWrites:
         return cls(surely=written(declared=True), perhaps=written(declared=False))
 
     def change(self, after: OutsideWrites, *, needless: Iterable[str] = ()) -> str | None:
-        """Return what is written now and was not, or no longer is; None where nothing is.
+        """Return the writes that were added or removed; None if there are none.
 
-        A call that may have written anything tells nothing of what it did.
+        A call that may have written anything is not evidence.
 
         Args:
-            after: What the graph writes now.
-            needless: What it need not write any more.
+            after: The writes of the graph now.
+            needless: Writes that are no longer needed.
         """
         more = after.surely - self.surely - self.perhaps
         less = self.surely - after.surely - after.perhaps - set(needless)

@@ -1,4 +1,4 @@
-"""What a call of a Python function that Dynamo recorded does to memory."""
+"""The effect of a recorded Python call on memory."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ _KEEPS: Mapping[str, tuple[str, tuple[str, ...]]] = types.MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class PythonCall:
-    """A call of a function that is no operator.
+    """A call of a function that is not an operator.
 
     Attributes:
-        kind: `pure` where the result is new and nothing is written; `attribute` for `getattr`;
-            `torch` where torch defines it, so that it writes only what it says; else `unknown`.
-        writes: The nodes that it writes because Python says so: `inplace`, `out`, the name.
-        in_place: Whether the result is what is written.
-        packet: The operator behind a function that torch implements in C++, or None.
+        kind: `pure` if the result is new and nothing is written; `attribute` for `getattr`;
+            `torch` if torch defines it, so that it writes only declared arguments; else `unknown`.
+        writes: The nodes that it writes according to Python: `inplace`, `out`, the name.
+        in_place: Whether the result is the written tensor.
+        packet: The operator of a function that torch implements in C++, or None.
     """
 
     kind: Literal["pure", "attribute", "torch", "unknown"]

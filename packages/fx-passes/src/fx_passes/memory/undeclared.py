@@ -1,4 +1,4 @@
-"""What operators do to memory and do not declare in their schema, with the sources."""
+"""Effects of operators on memory that their schemas do not declare, with the sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a write shows: who reads the memory afterwards otherwise than by the writer's result."""
+"""Finds out whether a write is visible: whether others read the memory afterwards."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _GIVEN = frozenset({"placeholder", "get_attr"})
 
 
 def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
-    """Return a node by which it may show that an operator writes its arguments, or None.
+    """Return a node through which an operator's writes to its arguments may be visible, or None.
 
-    Where there is none, the writer may be replaced by what computes its result elsewhere: nobody
-    knows the memory that it writes but those who have it from the writer. Else it is an input of
-    the graph or a tensor of the module, the result of a call that may return memory of others, or
-    what uses the memory after the writer, which may be a result of the graph.
+    If there is none, the writer may be replaced by an operator that computes its result elsewhere,
+    because only users of the writer's result know the memory. Otherwise the node is an input of the
+    graph or a tensor of the module, the result of a call that may return others' memory, or
+    a user of the memory after the writer, possibly a result of the graph.
 
     Args:
-        writer: The node; what it writes may be its result as well, or may be not.
-        effects: Tells what nodes write and what memory they share.
+        writer: The node; it may also return what it writes.
+        effects: Reports what nodes write and what memory they share.
     """
     handed_on = {writer, *views_of(writer, effects)}
     for value in _sharing(writer, effects):
@@ -43,9 +43,9 @@ def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
 
 
 def _sharing(writer: Node, effects: EffectTable) -> Iterator[Node]:
-    """Yield what may share memory with what a node writes, itself included, by any number of ways.
+    """Yield the nodes that may share memory with what a node writes, including itself.
 
-    Who wrote what before does not matter, and neither does the order of the graph.
+    Earlier writes and the order of the graph do not matter.
     """
     pending = list(effects.of(writer).writes)
     seen = set(pending)

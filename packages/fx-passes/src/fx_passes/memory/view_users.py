@@ -1,4 +1,4 @@
-"""Where the memory of a value goes: the views taken of it, and whether it leaves the graph."""
+"""Where the memory of a value is used: its views, and whether it leaves the graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["escapes", "meets_its_source", "needs_contiguous", "shows_layout", "v
 
 
 def views_of(node: Node, effects: EffectTable) -> Iterator[Node]:
-    """Yield what may be a value or a view of it, and what may be a view of these."""
+    """Yield the nodes that may be a value or a view of it, and their views."""
     pending, seen = [node], {node}
     while pending:
         value = pending.pop()
@@ -43,11 +43,11 @@ def escapes(node: Node, effects: EffectTable) -> bool:
 
 
 def shows_layout(node: Node, effects: EffectTable) -> Node | None:
-    """Return a user by which it shows how a value is laid out, or None.
+    """Return a user through which the layout of a value is visible, or None.
 
-    Where there is one, the value must not be replaced by one of other strides. Either it reads the
+    If there is one, the value must not be replaced by one with other strides. Either it reads the
     strides, or it shows that another user, such as `reshape`, copied because of them: it writes the
-    memory or takes it out of the graph while that user's copy and the value are both in use.
+    memory or passes it out of the graph while that user's copy and the value are both in use.
     """
     family = (node, *views_of(node, effects))
     for value in family:
@@ -65,12 +65,12 @@ def shows_layout(node: Node, effects: EffectTable) -> Node | None:
 
 
 def needs_contiguous(node: Node, effects: EffectTable) -> Node | None:
-    """Return a user that may need a value to be contiguous, or None where surely none does.
+    """Return a user that may need a value to be contiguous, or None if certainly none does.
 
-    That is a `view` of the value or of what is computed from it element by element, which keeps its
-    strides; whoever reads strides; the caller, for a result; and every operator that may take the
-    memory as it is: all but products of matrices and torch_npu's, which take any strides and give
-    contiguous results.
+    This is a `view` of the value or of something computed from it elementwise, which keeps its
+    strides; a reader of strides; the caller, for a result; and every operator that may use the
+    memory directly: all except matrix products and torch_npu's operators, which accept any strides
+    and return contiguous results.
     """
     pending, seen = [node], {node}
     while pending:
@@ -142,15 +142,15 @@ def _is_only_use(view: Node, of: Node, family: Sequence[Node]) -> bool:
 
 
 def meets_its_source(copy: Node, source: Node, effects: EffectTable) -> bool:
-    """Return whether a copy is used together with what it was copied from, or in a manner unknown.
+    """Return whether a copy is used together with its source, or in an unknown way.
 
-    Then it may keep apart what is read from what is written, once functional operators write in
-    place again. Higher-order operators are such, as `auto_functionalized_v2`.
+    It may then separate reads from writes, once functional operators write in
+    place again. Higher-order operators such as `auto_functionalized_v2` are unknown.
 
     Args:
         copy: The copy.
-        source: What it was made of.
-        effects: Tells what shares memory.
+        source: Its source.
+        effects: Reports what shares memory.
     """
     base = _base_of(source, effects)
     copies = {copy, *views_of(copy, effects)}
@@ -168,7 +168,7 @@ def meets_its_source(copy: Node, source: Node, effects: EffectTable) -> bool:
 
 
 def _base_of(node: Node, effects: EffectTable) -> Node:
-    """Return the value that a view, or a view of a view, is taken of."""
+    """Return the base of a view, or of a view of a view."""
     while not effects.fresh(node) and (aliases := effects.of(node).aliases):
         node = aliases[0]
     return node

@@ -1,1 +1,1 @@
-"""One spelling of every call: what Dynamo and ATen record, as overloads with bound arguments."""
+"""Normalises calls recorded by Dynamo and ATen to overloads with bound arguments."""

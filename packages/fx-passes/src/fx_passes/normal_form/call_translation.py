@@ -1,4 +1,4 @@
-"""How calls that Dynamo records (methods, builtins, torch functions) are spelt as operators."""
+"""Translates calls recorded by Dynamo (methods, builtins, torch functions) to operators."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ _PYTHON_METHODS = frozenset({"split", "unflatten"})
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call as it could be spelt with an operator whose overload is still to be chosen.
+    """A call translated to an operator whose overload is still to be chosen.
 
     Attributes:
         packet: The operator.
-        args: Positional arguments, as they stand in the graph.
-        kwargs: Keyword arguments, as they stand in the graph.
-        recorded: Whether the graph calls this very operator, so that its arguments are known to
-            fit it.
+        args: Positional arguments from the graph.
+        kwargs: Keyword arguments from the graph.
+        recorded: Whether the graph calls this operator itself, so that its arguments are known to
+            fit.
     """
 
     packet: OpOverloadPacket
@@ -137,10 +137,10 @@ def _split(
 
 
 class CallTranslator:
-    """Spells a recorded call as a call of an operator; owned by one run.
+    """Translates a recorded call to a call of an operator; owned by one run.
 
-    What it does not know it leaves alone: factories (a default device or a function mode would no
-    longer reach them), functions without a tensor argument, and Python functions not listed here.
+    Unknown calls are not changed: factories (a default device or a function mode would no
+    longer apply), functions without a tensor argument, and Python functions not listed here.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class CallTranslator:
 
     @staticmethod
     def _packet_of_builtin(target: object) -> OpOverloadPacket | None:
-        """Return the operator behind a function that torch implements in C++."""
+        """Return the operator of a function that torch implements in C++."""
         if not isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType)):
             return None
         name = target.__name__

@@ -48,7 +48,7 @@ def normalize_graph(graph_module: GraphModule) -> int:
 
 
 def normalize_nodes(graph: Graph) -> int:
-    """Do what `normalize_graph` does to a graph that belongs to no module."""
+    """Normalise a graph that belongs to no module; see `normalize_graph`."""
     normalizer = _Normalizer(graph)
     for node in graph.nodes:
         normalizer.normalize(node)
@@ -103,7 +103,7 @@ class _Normalizer:
     def spelling(
         self, node: Node
     ) -> tuple[OpOverload, tuple[object, ...], Mapping[str, object]] | None:
-        """Return a call that is none of an operator as one, if it can be spelt so."""
+        """Return the operator call equivalent to another call, if there is one."""
         call = self._translator.translate(node)
         if call is None:
             return None
@@ -203,10 +203,10 @@ def _same_dtypes(args: tuple[object, ...], kwargs: Mapping[str, object], node: N
 
 
 def _returns_fit(node: Node, overload: OpOverload) -> bool:
-    """Return whether the users of a node can take what the operator returns.
+    """Return whether the users of a node can use the results of the operator.
 
     An operator with several results returns a plain tuple, a method or function of torch a named
-    one whose fields may be read.
+    tuple whose fields may be read.
     """
     returns = schema_of(overload).returns
     if not returns or not all("Tensor" in str(each.type) for each in returns):

@@ -43,18 +43,18 @@ MISSING = Missing()
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorSignature:
-    """What is needed of an operator's schema to bind a call.
+    """The parts of an operator's schema that are needed to bind a call.
 
     Attributes:
         names: Names of all arguments, in the order of the schema.
-        types: Their types as the schema prints them (`Tensor`, `Optional[Tensor]`, `List[int]`).
-        defaults: Their defaults; `MISSING` where the argument must be given.
-        positional: How many of them may be given by position (the first ones).
-        broadcast: Whether a single number may stand for the list (`int[1] dim`).
-        required: How many of them, from the first on, must be given at least.
-        repeated: For each how long a list of symbolic numbers must be for which a single number
-            may stand in Python (`SymInt[2] padding`), else 0. Calls of operators take the list
-            only.
+        types: Their types as printed in the schema (`Tensor`, `Optional[Tensor]`, `List[int]`).
+        defaults: Their defaults; `MISSING` if the argument is required.
+        positional: Number of arguments that may be positional (the first ones).
+        broadcast: Whether a single number is accepted for a list (`int[1] dim`).
+        required: Number of required arguments (the first ones).
+        repeated: For each argument the length of a list of symbolic numbers for which Python
+            accepts a single number (`SymInt[2] padding`), else 0. Calls of operators only accept
+            the list.
     """
 
     names: tuple[str, ...]
@@ -128,9 +128,9 @@ class OperatorSignature:
         )
 
     def with_numbers(self, bound: tuple[object, ...]) -> tuple[object, ...]:
-        """Return bound arguments with the number of a dtype where the schema takes a number.
+        """Return bound arguments with dtypes replaced by numbers if the schema expects a number.
 
-        Graphs of ATen have the number there, those of Dynamo what was written.
+        ATen graphs have the number, Dynamo graphs the original argument.
         """
         if not any(type(value) is torch.dtype for value in bound):
             return bound

@@ -56,9 +56,9 @@ def accepts(kind: str, value: object, *, broadcast: bool = False) -> bool:
     """Return whether an argument of a schema accepts a value.
 
     Args:
-        kind: The argument's type as the schema prints it.
+        kind: The argument's type as printed in the schema.
         value: A tensor, a symbolic number, a literal or a list of these.
-        broadcast: Whether a single number may stand for a list.
+        broadcast: Whether a single number is accepted for a list.
     """
     if kind.startswith("Optional["):
         return value is None or accepts(kind[9:-1], value, broadcast=broadcast)
@@ -85,16 +85,16 @@ def resolve_overload(
     kwargs: Mapping[str, object],
     signatures: SignatureTable,
 ) -> OpOverload | None:
-    """Return the overload that a call of a packet means, or None when none fits.
+    """Return the overload of a packet that matches a call, or None if there is none.
 
     Args:
         packet: The operator with all its overloads, tried in the order of their registration.
-        args: What the positional arguments stand for: tensors, symbolic numbers, literals.
-        kwargs: What the keyword arguments stand for.
-        signatures: Where signatures are kept.
+        args: Values of the positional arguments: tensors, symbolic numbers, literals.
+        kwargs: Values of the keyword arguments.
+        signatures: Cache of signatures.
 
-    Overloads that write to an `out` argument are left out, and those for TorchScript's own lists
-    never fit a tensor.
+    Overloads that write to an `out` argument are ignored, and those for TorchScript's own lists
+    never match a tensor.
     """
     for name in overload_names(packet):
         overload: OpOverload = getattr(packet, name)

@@ -1,4 +1,4 @@
-"""Indexing a tensor with `[...]`, spelt as ATen views."""
+"""Translates indexing of a tensor with `[...]` to ATen views."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def _expanded(indices: Sequence[object], rank: int) -> list[object] | None:
 
 
 def views_of_index(rank: int, index: object) -> list[ViewCall] | None:
-    """Return the views, applied one after the other, that an index means.
+    """Return the views, applied one after the other, that are equivalent to an index.
 
     Args:
         rank: Number of dimensions of the indexed tensor.
-        index: What stands between the brackets, as it is in the graph: numbers, slices, `...`,
+        index: The index from the graph: numbers, slices, `...`,
             None and tuples of these.
 
     Returns:
-        `(operator, arguments after the tensor)` of each view, or None when the index is no view
+        `(operator, arguments after the tensor)` of each view, or None if the index is not a view
         (a tensor, a list, a bool). An empty list means the tensor itself.
     """
     indices = index if isinstance(index, tuple) else (index,)

@@ -64,7 +64,7 @@ class QkvHeads:
 
 @dataclass(frozen=True, kw_only=True)
 class AngleCache:
-    """Where a graph looks up cosines and sines, one row for each token.
+    """The look-up of cosines and sines in a graph, one row per token.
 
     Attributes:
         positions: The row of each token, [T], integers.

@@ -1,4 +1,4 @@
-"""Raising of plain models: what a model spells with torch alone becomes `npu::` operators."""
+"""Raises plain models: rewrites plain torch code into `npu::` operators."""
 
 from fx_passes.raising.activations.geglu import raise_geglu
 from fx_passes.raising.activations.swiglu import raise_swiglu

@@ -36,7 +36,7 @@ _NEAR = 6
 
 
 def why_left(kind: SiteKind, node: Node) -> str:
-    """Return why the rules for a kind of place do not know how this one is spelt.
+    """Return why the rules for a kind of place do not match this one.
 
     Args:
         kind: The kind of the place.
@@ -144,7 +144,7 @@ def _attention(softmax: Node) -> Iterator[str | None]:
 
 
 def _after(node: Node) -> Iterator[Node]:
-    """Yield the users of a value, also of what only reshapes or casts it."""
+    """Yield the users of a value, also through reshapes and casts."""
     pending = [node]
     for _ in range(_NEAR):
         users = [user for each in pending for user in each.users]
@@ -153,7 +153,7 @@ def _after(node: Node) -> Iterator[Node]:
 
 
 def _scores_before(softmax: Node) -> Iterator[Node]:
-    """Yield what has as many elements as the scores and leads to their softmax."""
+    """Yield the nodes with as many elements as the scores that lead to their softmax."""
     size = _size(softmax)
     pending = [softmax]
     for _ in range(_NEAR):

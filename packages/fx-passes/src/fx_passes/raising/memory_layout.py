@@ -1,4 +1,4 @@
-"""Whether a new operator that returns dense memory may stand where strided memory was returned."""
+"""Decides whether an operator that returns dense memory may replace one with strided results."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def dense_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def layout_problem(match: Match, output: str) -> NoMatch | None:
-    """Return why an output must keep its strides, or None where contiguous memory does as well.
+    """Return why an output must keep its strides, or None if contiguous memory is fine.
 
     Elementwise operators keep the order of dimensions in memory that their input has; fused
-    kernels write contiguous memory. A `view` of the result, also through other views or of what is
-    computed from it element by element, may be legal for the one and not for the other.
+    kernels write contiguous memory. A `view` of the result, also through other views or through
+    elementwise operators, may be legal for one and not for the other.
 
     Args:
         match: The match.

@@ -42,7 +42,7 @@ _LONGEST_WAY = 12
 
 @dataclass(frozen=True, kw_only=True)
 class RaisingResult:
-    """What raising a graph gave.
+    """The result of raising a graph.
 
     Attributes:
         modified: Whether the graph changed.
@@ -54,19 +54,19 @@ class RaisingResult:
 
 
 def raise_model(graph_module: GraphModule, pipeline: Pipeline | None = None) -> RaisingResult:
-    """Raise the graph of a plain model to `npu::` operators, in place, and account for each place.
+    """Raise the graph of a plain model to `npu::` operators, in place, and report on each place.
 
-    Does what `pipeline.run` does, and counts the places that could be raised before and after.
+    Does the same as `pipeline.run`, and counts the places that could be raised before and after.
 
     Args:
-        graph_module: The module, as Dynamo hands it to a backend.
-        pipeline: The pipeline; that of `raising_pipeline` if None.
+        graph_module: The module, as Dynamo passes it to a backend.
+        pipeline: The pipeline; by default that of `raising_pipeline`.
 
     Returns:
         Whether the graph changed, and the report.
 
     Raises:
-        FxPassesError: A pass failed; the graph is then in normal form and else as it was.
+        FxPassesError: A pass failed; the graph is then normalised and otherwise unchanged.
     """
     normalized = normalize_graph(graph_module) > 0
     if normalized:
@@ -103,7 +103,7 @@ def _module_of(node: Node) -> str:
 
 
 def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node]) -> str:
-    """Return why a check refused the nearest match of the rules for this kind, or what lacks."""
+    """Return why a check rejected the nearest match for this kind, or what is missing."""
     rules = _GELU_RULES if node.target is torch.ops.aten.gelu.default else _RULES[kind]
     missing = [
         operator

@@ -1,4 +1,4 @@
-"""The pipeline that raises a plain model and fuses what it raised."""
+"""The pipeline that raises a plain model and fuses the result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["raising_pipeline"]
 
 
 def raising_pipeline(*, soc: str = "") -> Pipeline:
-    """Return the pipeline that raises a plain model to `npu::` operators and then fuses these.
+    """Return the pipeline that raises a plain model to `npu::` operators and then fuses them.
 
-    Normal form, the rules of raising (pass `raise`), then the passes of `default_npu_pipeline`, of
-    which `share_equal_calls` leaves one mask for all attentions. For graphs of Dynamo; on graphs of
-    ATen attention is already taken apart, so only norms, RoPE and activations are raised.
-    `.without(name)` leaves a rule out, see `raise_swiglu` for one that may be worth it.
+    It normalises, raises (pass `raise`), and then runs the passes of `default_npu_pipeline`, of
+    which `share_equal_calls` leaves one mask for all attentions. Use it for Dynamo graphs; in ATen
+    graphs attention is already decomposed, so only norms, RoPE and activations are raised.
+    `.without(name)` omits a rule; see `raise_swiglu` for one that you may want to omit.
 
     Args:
         soc: See `default_npu_pipeline`.

@@ -23,8 +23,8 @@ class Site:
     Attributes:
         kind: `norm`, `rope`, `activation` or `attention`.
         node: Name of the node that marks the place, in the graph before raising.
-        module: Path of the module that the node came from, empty where it is not known.
-        raised: Whether an `npu::` operator stands there now.
+        module: Path of the module that the node came from, empty if unknown.
+        raised: Whether it is an `npu::` operator now.
         reason: Why not; empty if raised.
     """
 
@@ -37,11 +37,11 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class RaisingReport:
-    """What raising did to a graph.
+    """The result of raising a graph, place by place.
 
     Attributes:
         sites: All places found, in the order of the graph.
-        passes: What each pass and rule did.
+        passes: The reports of each pass and rule.
     """
 
     sites: tuple[Site, ...]

@@ -1,4 +1,4 @@
-"""Where a graph computes what raising is about: norms, RoPE, gated activations, attention."""
+"""Finds the places that raising is about: norms, RoPE, gated activations, attention."""
 
 from __future__ import annotations
 

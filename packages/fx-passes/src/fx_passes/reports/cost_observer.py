@@ -1,4 +1,4 @@
-"""What a graph costs a step before its fusions and after them."""
+"""Measures the cost of a graph per step, before and after its fusions."""
 
 from __future__ import annotations
 

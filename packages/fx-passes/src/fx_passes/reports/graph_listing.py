@@ -45,10 +45,10 @@ class GraphListing:
         return "\n".join(node.text for node in self.nodes.values())
 
     def part(self, names: set[str]) -> list[tuple[str, bool]]:
-        """Return the lines of some nodes and of what they take, in the graph's order.
+        """Return the lines of some nodes and of their inputs, in the graph's order.
 
         Args:
-            names: Of the nodes; those that the graph does not have are left out.
+            names: Names of the nodes; unknown ones are ignored.
 
         Returns:
             For each line its text, and whether it is one of these nodes.

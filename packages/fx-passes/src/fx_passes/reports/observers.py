@@ -22,26 +22,26 @@ __all__ = ["DiffObserver", "DumpObserver", "TimingObserver", "VerifyObserver"]
 
 
 class VerifyObserver:
-    """Checks before and after every pass that the graph is well formed and means the same.
+    """Checks before and after every pass that the graph is well-formed and equivalent.
 
-    No metadata may be lost. The fake value recorded for a new call must be what its operator gives
-    (dtype, shape, strides); what cannot be known, such as that of symbolic sizes, is taken to be
-    right. The inputs and tensors of the module that the graph writes must be those that it wrote,
-    but for those of which a pass knows that it need not (`PassReport.no_longer_written`). Raises
-    an `PassError` that names the pass and the rules of it that matched.
+    No metadata may be lost. The fake value recorded for a new call must be the one that its
+    operator computes (dtype, shape, strides); unknown properties, such as symbolic sizes, are
+    assumed to be right. The graph must write the same inputs and tensors of the module as before,
+    except those that a pass declares unnecessary (`PassReport.no_longer_written`). Raises a
+    `PassError` that names the pass and its rules that matched.
 
-    Costs about 20 microseconds a node and pass, and a millisecond for each new call.
+    Costs about 20 microseconds per node and pass, and a millisecond for each new call.
 
     Args:
-        execute: Whether each kind of rewrite is also run once, as it was and as it is, on small
-            inputs: on the accelerator, or on the CPU where there is none. Calls without a kernel
-            there, of other libraries' operators and of collectives are not run. Inputs are drawn,
-            but for those that the graph computes from others. Rules that are exact must give the
-            same bits, others values within 16 roundings, or whole numbers that differ by one.
+        execute: Whether each kind of rewrite is also run once, before and after, on small
+            inputs: on the accelerator, or on the CPU if there is none. Calls without a kernel
+            there, of other libraries' operators and of collectives are not run. Inputs are random,
+            except those that the graph computes from others. Exact rules must give the
+            same bits, others values within 16 roundings, or integers that differ by one.
 
     Attributes:
         not_decided: For each kind of rewrite that `execute` could not compare, the rule, the
-            anchor of the match and why.
+            anchor of the match and the reason.
     """
 
     def __init__(self, *, execute: bool = False) -> None:
@@ -113,7 +113,7 @@ class VerifyObserver:
         match: MatchRecord,
         replaced: Mapping[str, str],
     ) -> str | None:
-        """Return how a rewrite is not what it replaced."""
+        """Return how a rewrite differs from the nodes it replaced."""
         for name in match.created:
             if name in nodes and (problem := recorded_value_problem(nodes[name])) is not None:
                 return problem
@@ -157,7 +157,7 @@ class TimingObserver:
 
 
 class DiffObserver:
-    """Keeps what each pass changed, as a unified diff of the graph's text.
+    """Keeps the changes of each pass, as a unified diff of the graph's text.
 
     Attributes:
         diffs: For each pass that changed the graph its name and the diff.

@@ -1,4 +1,4 @@
-"""What passes did to graphs, as one page to look at."""
+"""Shows the changes of passes to graphs as a page."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["PageObserver"]
 class PageObserver:
     """Keeps the graph before and after each pass, and shows every fusion between them.
 
-    One observer may look on at many runs, one after the other: all graphs stand on its page. A pass
-    costs some 20 microseconds a node of the graph.
+    One observer may observe many runs, one after the other: its page shows all graphs. A pass
+    costs some 20 microseconds per node of the graph.
     """
 
     def __init__(self) -> None:
@@ -45,11 +45,11 @@ class PageObserver:
         self._before = after
 
     def html(self, introduction: str = "") -> str:
-        """Return the page: one text that needs no other file and no network.
+        """Return the page: one self-contained text.
 
         Args:
-            introduction: HTML that stands above the fusions, for callers that have more to show of
-                a compilation; it is taken as it is.
+            introduction: HTML above the fusions, for callers with more information about a
+                compilation; inserted unchanged.
         """
         return report_page(self._steps, introduction)
 

@@ -1,4 +1,4 @@
-"""What a run of a pipeline did and what it nearly did, as data and as text."""
+"""Matches and near misses of a pipeline's run, as data and as text."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class MatchRecord:
-    """A rewrite that was made.
+    """A rewrite.
 
     Attributes:
         anchor: Name of the node at which the pattern was found.
-        removed: Names of the nodes that are gone.
+        removed: Names of the removed nodes.
         created: Names of the new nodes. Nodes that only changed what they compute are neither.
-        literals: Literals of the graph that the pattern's parameters stood for, as text.
-        replaced: For the name of each replaced node that of the node in its place.
+        literals: Literals of the graph bound to the pattern's parameters, as text.
+        replaced: Maps the name of each replaced node to that of its replacement.
         exact: Whether the rule promises the same bits.
     """
 
@@ -48,14 +48,14 @@ class MatchRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class NearMiss:
-    """A place that looks like the pattern and was left alone.
+    """A place that resembles the pattern and was not rewritten.
 
     Attributes:
         anchor: Name of the node at which the search began.
-        reason: What was expected against what was found.
-        nodes: Names of the nodes the reason speaks of.
-        whole: Whether the whole pattern was found, so that a check or the rewriting refused it;
-            else a part of the pattern is missing.
+        reason: What was expected and what was found.
+        nodes: Names of the nodes that the reason refers to.
+        whole: Whether the whole pattern was found, so that a check or the rewriting rejected it;
+            otherwise a part of the pattern is missing.
     """
 
     anchor: str
@@ -66,12 +66,12 @@ class NearMiss:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleReport:
-    """What one rule did in one pass.
+    """The results of one rule in one pass.
 
     Attributes:
         rule: Name of the rule.
-        matches: Rewrites made.
-        near_misses: Places left alone.
+        matches: The rewrites.
+        near_misses: The near misses.
         waiting_for: Required operators that the process does not have; the rule was not tried.
         absent: For a rule that found nothing because the graph does not call its operators, one of
             these for each of its patterns.

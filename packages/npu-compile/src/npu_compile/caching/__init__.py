@@ -1,1 +1,1 @@
-"""Compilations kept on disk: what is kept, what it depends on, and how it is found again."""
+"""Caches compilations on disk: their content, their dependencies, and how they are found again."""

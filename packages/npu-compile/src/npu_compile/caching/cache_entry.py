@@ -1,4 +1,4 @@
-"""One compilation as plain data, which `marshal` writes and reads."""
+"""One compilation as plain data that `marshal` can write and read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class StoredFunction:
     """A generated function.
 
     Attributes:
-        code: of it.
-        references: what it reads from its module, by name.
-        cells: what it closes over, by name; for a piece its place among the pieces.
-        defaults: of its parameters.
+        code: its code object.
+        references: references to the module globals that it reads, by name.
+        cells: its closure variables, by name; a piece is given by its index.
+        defaults: defaults of its parameters.
     """
 
     code: CodeType
@@ -34,9 +34,9 @@ class StoredPiece:
     """One piece of a split graph.
 
     Attributes:
-        label: how messages call it.
+        label: its name in messages.
         is_splitting: whether it runs splitting ops.
-        code: place of its function among the functions; equal pieces share one.
+        code: index of its function among the functions; equal pieces share one.
     """
 
     label: str
@@ -46,21 +46,22 @@ class StoredPiece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CacheEntry:
-    """What Dynamo, the fusions and the splitter made of a model, and what it depends on.
+    """The result of Dynamo, fusion and splitting for a model, and everything it depends on.
 
     Attributes:
-        entry: what Dynamo runs in the model's place: takes the model's arguments, calls the graph.
+        entry: the code that Dynamo runs in place of the model: it receives the model's arguments
+            and calls the graph.
         graph_name: the name by which it calls the graph.
         graph: the graph, or the stitched function of its pieces.
-        functions: of the pieces.
-        pieces: in order.
-        source: of the stitched function.
-        read: reads all values that the graph depends on.
-        names: of these values.
-        checks: the kinds of checks of each.
-        contents: what each was, as (kind, text).
-        aliases: which of the tensors are one.
-        modules: what ``G`` stands for in the names.
+        functions: functions of the pieces.
+        pieces: the pieces in order.
+        source: source code of the stitched function.
+        read: function that reads all values that the graph depends on.
+        names: names of these values.
+        checks: kinds of checks of each value.
+        contents: content of each value at compile time, as (kind, text).
+        aliases: which of the tensors are identical.
+        modules: the modules that ``G`` stands for in the names.
         operators: name and content of each operator of the graph.
         plan: the split plan as JSON.
         fusions: the report of the fusions, pickled.
@@ -83,15 +84,15 @@ class CacheEntry:
     fusions: bytes | None
 
     def to_bytes(self) -> bytes:
-        """Return all of it; only this version of Python reads it."""
+        """Serialise the entry; only the same version of Python can read it."""
         return marshal.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CacheEntry:
-        """Return what was written.
+        """Deserialise an entry.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: The data is not an entry.
         """
         try:
             values: dict[str, Any] = marshal.loads(data)  # noqa: S302 - its hash was compared

@@ -1,4 +1,4 @@
-"""The folder of a compile cache: entries are written whole, and read only if they are whole."""
+"""The folder of a compile cache. Entries are written atomically and validated when read."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ _DIGEST_SIZE: Final = hashlib.sha256().digest_size
 class CacheFolder:
     """Files named ``<key>.<content>.npucompile``, both hashes; several processes may use it.
 
-    A file appears by a rename, after all of it was written, and is never changed. Any other file of
-    that name is left as it is, with a warning. What is in it is run, so nobody else may write here.
+    A file appears by a rename after it was written completely, and is never changed. Any other file
+    of that name is ignored with a warning. Entries are executed, so nobody else may be able to
+    write here.
 
     Args:
-        path: of the folder; made when the first entry is written.
+        path: path of the folder; created when the first entry is written.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def entries(self, key: str) -> Iterator[tuple[str, bytes]]:
-        """Yield name and content of each whole entry under a key, the newest first."""
+        """Yield name and content of each valid entry for a key, the newest first."""
         try:
             found = [
                 (entry.stat().st_mtime_ns, entry.name)
@@ -51,10 +52,10 @@ class CacheFolder:
                 yield name, content
 
     def store(self, key: str, content: bytes) -> str:
-        """Write an entry and return the name of its file; one that is there already stays.
+        """Write an entry and return the name of its file; an existing file is kept.
 
         Raises:
-            OSError: it cannot be written. Nothing is left of it.
+            OSError: The entry cannot be written. Nothing is left of it.
         """
         digest = hashlib.sha256(content).digest()
         name = f"{key}.{digest.hex()[:16]}{_SUFFIX}"
@@ -73,7 +74,7 @@ class CacheFolder:
         return name
 
     def warn_unreadable(self, name: str, reason: str) -> None:
-        """Say that an entry is ignored."""
+        """Warn that an entry is ignored."""
         self._warn(f"reading the compile cache, {str(self.path / name)!r}: {reason}; ignored")
 
     def _read(self, name: str) -> bytes | None:
@@ -88,10 +89,10 @@ class CacheFolder:
 
 
 def _content(data: bytes) -> bytes:
-    """Return what was stored.
+    """Return the stored content.
 
     Raises:
-        ValueError: the file is not an entry, or not all of one.
+        ValueError: The file is not a complete entry.
     """
     if not data.startswith(_MAGIC):
         short = _MAGIC.startswith(data)

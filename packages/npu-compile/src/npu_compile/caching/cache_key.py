@@ -1,4 +1,4 @@
-"""What a compilation depends on that is known before it: versions, settings, weights, the call."""
+"""The dependencies known before a compilation: versions, settings, weights and the call."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 def own_folders() -> tuple[str, ...]:
-    """Return where the sources of our packages are."""
+    """Return the folders with the sources of our packages."""
     packages = (attn_update, fx_passes, npu_compile, npu_graph_runtime, piecewise_split)
     return tuple(str(Path(str(package.__file__)).parent) for package in packages)
 
 
 def key_of_software(config: CompileConfig, pipeline: str) -> str:
-    """Return a hash of what compiles: Python, torch, our packages' sources, the configuration.
+    """Return a hash of the software: Python, torch, our packages' sources and the configuration.
 
     Args:
-        config: all of it counts but where the cache is.
-        pipeline: the hash of the pipeline, which also covers operators and vendor kernels.
+        config: the configuration, of which everything counts except the cache folder.
+        pipeline: hash of the pipeline, which also covers operators and vendor kernels.
     """
     options = {key: value for key, value in config.to_mapping().items() if key != "cache_folder"}
     digest = hashlib.sha256()
@@ -65,9 +65,9 @@ def key_of_software(config: CompileConfig, pipeline: str) -> str:
 
 
 def device_name() -> str:
-    """Return the name of the accelerator of this process, such as its SoC; empty without one.
+    """Return the name of this process's accelerator, such as its SoC; empty without one.
 
-    Dynamo takes properties of the device for constants.
+    Dynamo treats properties of the device as constants.
     """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if accelerator is None:
@@ -76,7 +76,7 @@ def device_name() -> str:
 
 
 def key_of_settings() -> str:
-    """Return what the settings of Dynamo are, alike in all processes."""
+    """Return a key of Dynamo's settings that is the same in all processes."""
     return "; ".join(
         f"{name}={plain_text(value) or type(value).__qualname__}"
         for name, value in sorted(settings_of_dynamo().items())
@@ -87,7 +87,7 @@ def key_of_model(model: Any) -> str:
     """Return a hash of a model's class and of the layout of its weights.
 
     Raises:
-        UncacheableError: a weight is of a class or layout that is not compared.
+        UncacheableError: A weight has a class or layout that cannot be compared.
     """
     parts = [name_of_class(type(model)), str(getattr(model, "__qualname__", ""))]
     if isinstance(model, nn.Module):
@@ -98,9 +98,9 @@ def key_of_model(model: Any) -> str:
 
 
 def state_of_torch() -> tuple[object, ...]:
-    """Return what of torch's state, besides the values it reads, changes a graph.
+    """Return the global state of torch that influences a graph besides the values it reads.
 
-    The last part is of this process only, see `key_of_settings`.
+    The last part is only valid in this process, see `key_of_settings`.
     """
     distributed = torch.distributed
     is_distributed = distributed.is_available() and distributed.is_initialized()
@@ -116,15 +116,15 @@ def state_of_torch() -> tuple[object, ...]:
 def layout_of_call(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_dims: Mapping[object, tuple[int, ...]]
 ) -> tuple[object, ...]:
-    """Return the layouts of a call's arguments, with no size for those that change.
+    """Return the layouts of a call's arguments, without the sizes that may change.
 
     Args:
-        args: of the call.
-        kwargs: of the call.
-        dynamic_dims: by place or by name of an argument.
+        args: positional arguments of the call.
+        kwargs: keyword arguments of the call.
+        dynamic_dims: dimensions that may change, by index or name of an argument.
 
     Raises:
-        UncacheableError: an argument is of a class or layout that is not compared.
+        UncacheableError: An argument has a class or layout that cannot be compared.
     """
     return tuple(
         (

@@ -1,4 +1,4 @@
-"""A model behind Dynamo whose compilations are looked for on disk first."""
+"""A model whose compilations are looked up on disk before Dynamo is used."""
 
 from __future__ import annotations
 
@@ -60,22 +60,22 @@ _Call = tuple[tuple[object, ...], tuple[object, ...]]
 
 
 class CachedCall:
-    """Calls a model by what is in the cache for it, else by Dynamo, and then puts that there.
+    """Calls a model with a cached compilation, or else with Dynamo, and then caches the result.
 
-    An entry is used where everything that Dynamo read of the model is what it was, and the code
-    that Dynamo looked into is the same. That is compared once with what the entry says, and before
-    each further call with what was found then, as Dynamo does with its guards. What cannot be
-    compared is not kept; the reason stands in the report of the compilation.
+    An entry is used if everything that Dynamo read from the model is unchanged, and so is the code
+    that Dynamo traced. This is compared with the entry once, and before each further call with the
+    values found then, as Dynamo's guards do. Compilations that depend on something that cannot be
+    compared are not cached; the compilation report gives the reason.
 
-    Belongs to one host thread at a time.
+    Use it from one host thread at a time.
 
     Args:
-        model: what is called.
-        compiler: the backend; reports of what the cache has are added to its own.
-        folder: of the cache.
-        prepare: for split graphs what makes of a piece's function what runs in its place.
-        pieces: what sees the pieces that the compiler prepares.
-        signature: of the model.
+        model: the model to call.
+        compiler: the backend; reports of cached compilations are added to its own.
+        folder: the cache folder.
+        prepare: for split graphs, returns the callable that runs in place of a piece's function.
+        pieces: records the pieces that the compiler prepares.
+        signature: signature of the model.
         dynamic_dims: for each argument the dimensions whose size changes between calls.
         software: the key of `key_of_software`.
     """
@@ -133,10 +133,10 @@ class CachedCall:
         return self._compile(call, local_names)
 
     def _key(self, call: _Call) -> str:
-        """Return the key under which entries for a call are.
+        """Return the key of the entries for a call.
 
         Raises:
-            UncacheableError: the model has weights that are not compared.
+            UncacheableError: The model has weights that cannot be compared.
         """
         layout, state = call
         is_split = self._prepare is not None
@@ -154,7 +154,7 @@ class CachedCall:
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
     def _find(self, local_names: dict[str, object], call: _Call) -> Callable[..., Any] | None:
-        """Return what runs in the model's place if an entry fits; note why each other does not."""
+        """Return a callable from an entry that fits; note why the others do not."""
         self._misses = []
         try:
             key = self._key(call)
@@ -190,7 +190,7 @@ class CachedCall:
         """Return the checks of an entry that fits this process.
 
         Raises:
-            UncacheableError: it does not; the message says what is another.
+            UncacheableError: It does not fit; the message says what differs.
         """
         reader = CodeReader()
         for name, content in entry.operators.items():
@@ -231,11 +231,11 @@ class CachedCall:
         }
 
     def _compile(self, call: _Call | str, local_names: dict[str, object]) -> Any:
-        """Call the model by Dynamo, and keep what it compiled if it compiled anything.
+        """Call the model through Dynamo, and cache what it compiled, if anything.
 
         Args:
-            call: what is called, or why it is not kept.
-            local_names: what the values that are compared are read from.
+            call: the layout of the call, or the reason why it is not cached.
+            local_names: names of the locals from which compared values are read.
         """
         args: Any = local_names["args"]
         kwargs: Any = local_names["kwargs"]
@@ -289,7 +289,7 @@ class CachedCall:
         return compiled
 
     def _note_guards(self, guards: list[GuardOfDynamo]) -> None:
-        """Compare what the compilation depends on, before its first run can change any of it."""
+        """Read the compilation's dependencies before its first run can change any of them."""
         compiling = self._compiling
         if compiling is None:
             return
@@ -309,7 +309,7 @@ class CachedCall:
 
 @dataclasses.dataclass(kw_only=True)
 class _Compiling:
-    """A compilation of this moment, between the backend and its end."""
+    """State of the current compilation, from the backend call to its end."""
 
     graph_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
@@ -363,9 +363,9 @@ class _Compiling:
         local_names: dict[str, object],
         module: Mapping[str, object],
     ) -> list[str]:
-        """Return conditions for what the code may have asked modules for, and they lack.
+        """Return conditions for names that the code may look up in modules that do not have them.
 
-        Dynamo has no guard for that.
+        Dynamo has no guard for this.
         """
         words = {word for code in self._traced_of_others() for word in words_asked_for(code)}
         modules = [name for name, kinds in names.items() if "MODULE_MATCH" in kinds]
@@ -385,7 +385,7 @@ class _Compiling:
         return [each for each in self.traced if not is_versioned_file(each.co_filename)]
 
     def _require_known(self, reader: CodeReader) -> None:
-        """See that each function that Dynamo looked into is among what is compared."""
+        """Check that each function that Dynamo traced is among those that are compared."""
         for code in self._traced_of_others():
             unchecked = _UNCHECKED.intersection((*code.co_names, *words_asked_for(code)))
             if unchecked:
@@ -407,11 +407,11 @@ class _Compiling:
         """Return the entry.
 
         Args:
-            codes: what Dynamo runs in the place of the function.
-            function: what was compiled.
+            codes: the code objects that Dynamo runs in place of the function.
+            function: the compiled function.
 
         Raises:
-            UncacheableError: it cannot be kept.
+            UncacheableError: It cannot be cached.
         """
         if self.reason or len(codes) != 1:
             raise UncacheableError(self.reason or "Dynamo kept no code of it")

@@ -1,4 +1,4 @@
-"""Hashes of functions and classes as they are in memory: what they do, not where they stand."""
+"""Hashes functions and classes in memory by what they do, not by where they are defined."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...), t
 
 
 def plain_text(value: object) -> str | None:
-    """Return a text that is equal for equal constants of equal types; ``None`` for all else."""
+    """Return text that is equal for equal constants of equal types; ``None`` for anything else."""
     kind = type(value)
     if kind in _PLAIN or kind in {torch.device, torch.layout, torch.memory_format}:
         return repr(value)
@@ -90,9 +90,9 @@ class CodeReader:
     """Hashes functions and classes, each once.
 
     Attributes:
-        codes: all code objects that went into the hashes so far, with those inside of them.
-        absent: modules of functions, by their addresses, with what the functions name and the
-            modules do not have, such as what is built in.
+        codes: all code objects included in hashes so far, with nested ones.
+        absent: modules of functions, by address, with names that the functions use and the modules
+            do not define, such as built-ins.
     """
 
     def __init__(self) -> None:
@@ -102,12 +102,12 @@ class CodeReader:
         self._known: dict[int, tuple[object, str]] = {}
 
     def function(self, function: types.FunctionType) -> str:
-        """Return the hash of a function: its code, defaults, and what it closes over.
+        """Return the hash of a function: its code, its defaults, and its closure variables.
 
-        Of other objects in these counts what they are, not what they hold.
+        Of other objects in these, their type counts, not their content.
 
         Raises:
-            UncacheableError: Dynamo takes what it returns for a constant.
+            UncacheableError: Dynamo treats the function's result as a constant.
         """
         if is_baked_in(function):
             raise UncacheableError(
@@ -117,17 +117,17 @@ class CodeReader:
         return self._once(function, lambda: self._function(function))
 
     def class_(self, kind: type) -> str:
-        """Return the hash of a class and of all that it inherits from: methods and constants."""
+        """Return the hash of a class and all its bases: methods and constants."""
         return self._once(kind, lambda: self._class(kind))
 
     def function_and_all_it_reads(self, function: Callable[..., Any]) -> str:
-        """Return the hash of a function that Dynamo did not look into, and of what it may call.
+        """Return the hash of a function that Dynamo did not trace, and of everything it may call.
 
-        That is what it names of its module and of modules, functions and classes in full, except
-        for those of Python and torch, whose versions say what they are.
+        This includes the globals it names, and modules, functions and classes in full, except those
+        of Python and torch, which are identified by their versions.
 
         Raises:
-            UncacheableError: it reads something that cannot be compared.
+            UncacheableError: It reads something that cannot be compared.
         """
         seen: dict[int, object] = {}
         return _digest(*self._deep(function, seen))
@@ -226,17 +226,17 @@ class CodeReader:
 
 
 def registered_classes(kind: type) -> list[str]:
-    """Return the names of the classes that were declared subclasses of an abstract one.
+    """Return the names of the classes registered as virtual subclasses of an abstract class.
 
-    Those of Python, torch and torch_npu are left out.
+    Those of Python, torch and torch_npu are omitted.
     """
     return sorted(name_of_class(each) for each in registered_with(kind) if not is_versioned(each))
 
 
 def is_versioned(item: object) -> bool:
-    """Whether the version of Python, of torch or of torch_npu says what an object is.
+    """Return whether the version of Python, torch or torch_npu determines an object.
 
-    Of an object of one of their classes it does not: what it holds is not theirs.
+    False for an instance of one of their classes, whose content they do not determine.
     """
     if isinstance(item, (types.BuiltinFunctionType, types.MethodDescriptorType)):
         return True
@@ -247,17 +247,17 @@ def is_versioned(item: object) -> bool:
 
 
 def is_versioned_name(module: object) -> bool:
-    """Whether the version of Python, of torch or of torch_npu says what a module is."""
+    """Return whether the version of Python, torch or torch_npu determines a module."""
     package = str(module).partition(".")[0]
     return package in {"torch", "torch_npu"} or package in sys.stdlib_module_names
 
 
 def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
-    """Whether what stands in a file is in the key of the cache.
+    """Return whether the content of a file is included in the cache key.
 
     Args:
-        path: of the file, or what stands for one in a code object.
-        own_folders: those of the packages whose sources are in the key.
+        path: path of the file, or its placeholder in a code object.
+        own_folders: folders of the packages whose sources are in the key.
     """
     if "site-packages" not in path and "dist-packages" not in path:
         standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
@@ -269,11 +269,11 @@ def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
 
 
 def compared_members(kind: type) -> list[tuple[str, object]]:
-    """Return the members of a class that say what it does, by name and in order of their names.
+    """Return the members of a class that determine its behaviour, ordered by name.
 
-    Of a class of Python or torch these are members that somebody replaced or added, what is no
-    function, and what a call begins with. The other methods follow from its version. torch_npu and
-    Dynamo replace some of them when they are first used, which changes no graph.
+    For a class of Python or torch these are members that were replaced or added, non-functions, and
+    the entry points of a call. Its other methods follow from the version. torch_npu and Dynamo
+    replace some of them when they are first used, which does not change graphs.
     """
     if kind.__module__ == "builtins":
         return []
@@ -301,7 +301,7 @@ def _is_as_released(kind: type, name: str, member: object) -> bool:
 
 
 def _is_put_in_later(path: str) -> bool:
-    """Whether a function is of a file that changes classes of torch when it is first used."""
+    """Return whether a function's file modifies classes of torch on first use."""
     folder = f"{Path(torch.__file__).parent}/"
     npu = sys.modules.get("torch_npu")
     return path.startswith(
@@ -311,7 +311,7 @@ def _is_put_in_later(path: str) -> bool:
 
 
 def _collect_functions(value: object, found: dict[int, types.FunctionType]) -> None:
-    """Add the functions that a member of a class runs: by descriptors, wrappers and closures."""
+    """Add the functions that a class member runs through descriptors, wrappers and closures."""
     if isinstance(value, types.FunctionType):
         if id(value) not in found:
             found[id(value)] = value
@@ -323,7 +323,7 @@ def _collect_functions(value: object, found: dict[int, types.FunctionType]) -> N
 
 
 def _parts_of(value: object) -> tuple[object, ...]:
-    """Return what a descriptor, a bound method or a wrapper of Python calls, and with what."""
+    """Return the function that a descriptor, bound method or wrapper calls, and bound values."""
     if isinstance(value, property):
         return (value.fget, value.fset, value.fdel)
     if isinstance(value, types.MethodType):
@@ -352,7 +352,7 @@ def _cells(function: types.FunctionType) -> list[object]:
 
 
 def _globals(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    """Yield what a function names of its module, and through it of modules without a version."""
+    """Yield the globals that a function names, also through modules without a version."""
     names = dict.fromkeys(_names(function.__code__))
     for name in names:
         if name not in function.__globals__:
@@ -372,7 +372,7 @@ def _below(
 
 
 def _members(kind: type) -> Iterator[object]:
-    """Yield what a class and its bases hold, without those of Python and torch."""
+    """Yield the members of a class and its bases, except those of Python and torch."""
     for base in kind.__mro__:
         if not is_versioned(base):
             for _, member in compared_members(base):
@@ -381,10 +381,10 @@ def _members(kind: type) -> Iterator[object]:
 
 
 def _require_followed(function: types.FunctionType) -> None:
-    """See that all that a function reads is named by it, and belongs to no environment.
+    """Check that everything a function reads is named by it and is not part of the environment.
 
     Raises:
-        UncacheableError: it is not.
+        UncacheableError: It is not.
     """
     names = set(_names(function.__code__))
     for name in sorted(names & _NOT_FOLLOWED):
@@ -407,9 +407,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def words_asked_for(code: types.CodeType) -> Iterator[str]:
-    """Yield the names that code may look for where they need not be.
+    """Yield the names that code may look up although they may not exist.
 
-    By a text, as `hasattr` and `getattr` do; where an error can be caught by any name.
+    For example as strings, by `hasattr` and `getattr`, or any name if errors can be caught.
     """
     for each in _codes(code):
         constants = (item for item in each.co_consts if isinstance(item, str))

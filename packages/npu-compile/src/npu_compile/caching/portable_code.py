@@ -1,4 +1,4 @@
-"""Generated functions as plain data: their code, and by name what it reads from its module."""
+"""Generated functions as plain data: their code, and the names of the globals they read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Reference = tuple[Any, ...]
 
 
 def reference_to(name: str, value: object) -> Reference:
-    """Return how another process finds a value that generated code reads.
+    """Return how another process can find a value that generated code reads.
 
     Raises:
-        UncacheableError: it cannot be found by a name, or nothing says when it changes.
+        UncacheableError: It has no name, or changes to it cannot be detected.
     """
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__)
@@ -48,11 +48,11 @@ def reference_to(name: str, value: object) -> Reference:
 
 
 def found_by(reference: Reference) -> Any:
-    """Return what a reference stands for.
+    """Return the value of a reference.
 
     Raises:
-        ImportError: its module is not there.
-        AttributeError: it is not in its module.
+        ImportError: Its module does not exist.
+        AttributeError: It is not in its module.
     """
     kind, *rest = reference
     if kind == "module":
@@ -72,7 +72,7 @@ def found_by(reference: Reference) -> Any:
 
 
 def names_read(code: types.CodeType) -> Iterator[str]:
-    """Yield the names that code reads from its module, with those of code inside of it."""
+    """Yield the globals that code reads, including nested code."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
             yield str(instruction.argval)
@@ -86,12 +86,12 @@ def names_read(code: types.CodeType) -> Iterator[str]:
 def references_of(
     code: types.CodeType, module: Mapping[str, object], left_out: frozenset[str] = frozenset()
 ) -> dict[str, Reference]:
-    """Return references to all that code reads from its module but what is built in.
+    """Return references to all globals that code reads, except built-ins.
 
     Args:
-        code: of a generated function.
+        code: code of a generated function.
         module: its globals.
-        left_out: names that the caller gives again.
+        left_out: names that the caller provides again.
 
     Raises:
         UncacheableError: as for `reference_to`.

@@ -1,4 +1,4 @@
-"""Compiled graphs to plain data and back: the functions that run, without the graphs."""
+"""Converts compiled graphs to plain data and back: the functions that run, without the graphs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class PreparedPieces:
-    """Remembers the pieces of the graph that was compiled last, with what runs in their place.
+    """Records the pieces of the most recently compiled graph, with the callables that replace them.
 
     Args:
-        prepare: makes what runs in the place of a piece: from its function, its label and whether
-            it splits.
+        prepare: creates the callable that replaces a piece from its function, its label and whether
+            it is a splitting piece.
     """
 
     def __init__(self, prepare: Callable[[Piece], Callable[..., Any]]) -> None:
@@ -42,7 +42,7 @@ class PreparedPieces:
 
 
 class StoredGraph(NamedTuple):
-    """The parts of an entry that are the graph's; see `CacheEntry`."""
+    """The parts of an entry that describe the graph; see `CacheEntry`."""
 
     graph: StoredFunction
     functions: tuple[StoredFunction, ...]
@@ -58,12 +58,12 @@ def stored(
     """Return a compiled graph as plain data.
 
     Args:
-        compiled: what the compiler returned for the graph.
-        graph_module: the graph, after all that was done to it.
-        pieces: what `PreparedPieces` saw.
+        compiled: the compiler's result for the graph.
+        graph_module: the graph after all passes.
+        pieces: the pieces recorded by `PreparedPieces`.
 
     Raises:
-        UncacheableError: it holds tensors or functions that are not found in another process.
+        UncacheableError: It has tensors or functions that another process cannot find.
     """
     if getattr(compiled, "__self__", None) is graph_module:
         return StoredGraph(_of_module(graph_module), (), (), "")
@@ -91,11 +91,11 @@ def stored_function(
     """Return a generated function as plain data.
 
     Args:
-        function: all that it reads is found by name, but what ``places`` has.
-        places: by the addresses of pieces, their places among the pieces.
+        function: a function whose globals can all be found by name, except for ``places``.
+        places: indices of pieces, by their addresses.
 
     Raises:
-        UncacheableError: it reads something else.
+        UncacheableError: It reads something else.
     """
     code = function.__code__
     held = zip(code.co_freevars, function.__closure__ or (), strict=True)
@@ -117,12 +117,12 @@ def rebuilt(
     """Return the compiled graph of an entry.
 
     Args:
-        entry: from the cache.
-        prepare: makes what runs in the place of a piece; called once for each, in order.
+        entry: the cache entry.
+        prepare: creates the callable that replaces a piece; called once for each, in order.
 
     Raises:
-        ImportError: a module that it reads is not there.
-        AttributeError: something that it reads is not in its module.
+        ImportError: A module that it reads does not exist.
+        AttributeError: A global that it reads is not in its module.
     """
     if not entry.pieces:
         return _method(entry.graph)
@@ -142,13 +142,13 @@ def function_with(
     cells: Mapping[str, object] = types.MappingProxyType({}),
     more: Mapping[str, object] = types.MappingProxyType({}),
 ) -> types.FunctionType:
-    """Return a function again.
+    """Recreate a function.
 
     Args:
-        stored_function: from an entry.
-        pieces: what it closes over by their places.
-        cells: what it closes over and was not stored.
-        more: what it reads from its module besides its references.
+        stored_function: the function from an entry.
+        pieces: the pieces in its closure, by index.
+        cells: closure variables that were not stored.
+        more: globals that it reads besides its references.
     """
     code = stored_function.code
     module = {name: found_by(each) for name, each in stored_function.references.items()}
@@ -167,9 +167,9 @@ def function_with(
 
 
 def operators_of(graph_module: torch.fx.GraphModule) -> list[OpOverload]:
-    """Return the operators that a graph calls, with those that it names without an overload.
+    """Return the operators that a graph calls, including those it names without an overload.
 
-    Other functions are torch's and Python's own, or the graph is refused for reading them.
+    Other functions belong to torch or Python, or the graph is rejected because it reads them.
     """
     found: dict[OpOverload, None] = {}
     for node in graph_module.graph.nodes:
@@ -191,7 +191,7 @@ def _of_module(graph_module: torch.fx.GraphModule) -> StoredFunction:
 
 
 class _GraphOfEntry:
-    """Stands for the module whose method a graph's function is; nothing is read from it."""
+    """Replaces the module whose method a graph's function is; nothing is read from it."""
 
 
 def _method(stored_function: StoredFunction) -> Callable[..., Any]:

@@ -1,5 +1,5 @@
-"""What cannot be kept, because it cannot be shown when it would be wrong."""
+"""The error for compilations that cannot be cached, because staleness could not be detected."""
 
 
 class UncacheableError(Exception):
-    """A compilation depends on something that cannot be compared in another process."""
+    """A compilation depends on something that another process cannot compare."""

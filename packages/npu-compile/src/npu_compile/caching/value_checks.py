@@ -1,4 +1,4 @@
-"""The values that a compiled graph depends on: read, compared with another process, and watched."""
+"""The values that a compiled graph depends on: reads, compares and watches them."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ _WITHOUT_MEANING: Final = frozenset({"AUTOGRAD_SAVED_TENSORS_HOOKS"})
 
 
 class ValueReader:
-    """Reads all values at once by one generated function, each part of a path once.
+    """Reads all values with one generated function that evaluates each part of a path once.
 
     Args:
         names: expressions over ``L`` and ``G``.
-        conditions: likewise; what is true or false.
+        conditions: expressions over ``L`` and ``G`` that are true or false.
     """
 
     def __init__(self, names: Sequence[str], conditions: Sequence[str]) -> None:
@@ -102,7 +102,7 @@ class ValueReader:
             raise UncacheableError(f"it depends on {text!r}, which is no expression") from error
 
     def _local(self, node: ast.expr) -> str:
-        """Return what stands for an expression: itself where it is a name or a literal."""
+        """Return the local that has an expression's value, or the expression if it is a name."""
         if isinstance(node, (ast.Name, ast.Constant)):
             return ast.unparse(node)
         text = ast.unparse(node)
@@ -132,10 +132,10 @@ def function_of(code: types.CodeType) -> Callable[..., tuple[list[Any], list[Any
 
 
 def selected(guards: Iterable[GuardOfDynamo]) -> tuple[dict[str, frozenset[str]], list[str]]:
-    """Return names of values with the checks of each, and conditions, of what a graph depends on.
+    """Return the names, checks and conditions of the values that a graph depends on.
 
     Raises:
-        UncacheableError: a check is of a kind that is not known to be covered.
+        UncacheableError: The kind of a check is not supported.
     """
     kinds: dict[str, set[str]] = {}
     conditions: dict[str, None] = {}
@@ -155,14 +155,14 @@ def selected(guards: Iterable[GuardOfDynamo]) -> tuple[dict[str, frozenset[str]]
 
 
 class ValueChecks:
-    """What a graph depends on, as found in this process; tells whether a call still fits.
+    """The dependencies of a graph, as found in this process; decides whether a call still fits.
 
     Args:
-        read: from `function_of`.
-        names: of the values that it reads.
+        read: the function from `function_of`.
+        names: names of the values that it reads.
         kinds: the checks that Dynamo makes of each.
-        dynamic_dims: by name of a value, those of tensors whose sizes change between calls.
-        modules: what ``G`` stands for.
+        dynamic_dims: dimensions of tensors whose sizes change between calls, by name of a value.
+        modules: the modules that ``G`` stands for.
     """
 
     def __init__(
@@ -185,12 +185,12 @@ class ValueChecks:
     def contents(
         self, local_names: Mapping[str, object], reader: CodeReader
     ) -> tuple[list[Content], tuple[int, ...]]:
-        """Return what is compared of each value, and which tensors are one.
+        """Return the compared content of each value, and which tensors are identical.
 
-        The values are watched from now on, by :meth:`still_fit`.
+        From now on :meth:`still_fit` watches the values.
 
         Raises:
-            UncacheableError: a value cannot be read or compared, or a condition is not met.
+            UncacheableError: A value cannot be read or compared, or a condition is false.
         """
         values, truths = self._values(local_names)
         if not all(truths):
@@ -211,7 +211,7 @@ class ValueChecks:
         return contents, _partition(tensors)
 
     def still_fit(self, local_names: Mapping[str, object]) -> bool:
-        """Whether all values are what they were, and the inputs fit."""
+        """Return whether all values are unchanged and the inputs fit."""
         try:
             values, truths = self._read(local_names, self._modules)
             return (
@@ -268,7 +268,7 @@ class ValueChecks:
 
 
 def _classes_of(kinds: Sequence[str], values: Sequence[Any]) -> list[type]:
-    """Return the classes of objects, and those that are values themselves, with their bases."""
+    """Return the classes of objects, classes among the objects, and their bases."""
     own = {"attributes", "elements", "instance", "keys"}
     classes = [type(value) for kind, value in zip(kinds, values, strict=True) if kind in own]
     classes += [value for value in values if isinstance(value, type)]
@@ -279,7 +279,7 @@ def _classes_of(kinds: Sequence[str], values: Sequence[Any]) -> list[type]:
 
 
 def _lists_in_defaults(values: Sequence[Any]) -> list[list[Any]]:
-    """Return the lists in defaults of functions: Dynamo of torch 2.10 does not look into them."""
+    """Return the lists in defaults of functions; Dynamo in torch 2.10 does not check them."""
     functions = (value for value in values if isinstance(value, types.FunctionType))
     return [
         each for function in functions for each in function.__defaults__ or () if type(each) is list
@@ -287,9 +287,9 @@ def _lists_in_defaults(values: Sequence[Any]) -> list[list[Any]]:
 
 
 class _Members:
-    """What makes up classes, from now on: their members, and the code of their functions.
+    """The members of classes and the code of their functions, as of now.
 
-    What torch_npu and Dynamo put into torch's classes when they are first used is let in.
+    Changes that torch_npu and Dynamo make to torch's classes on first use are allowed.
     """
 
     def __init__(self, classes: Sequence[type]) -> None:
@@ -297,7 +297,7 @@ class _Members:
         self._note()
 
     def changed(self, _: object) -> bool:
-        """Whether they are others."""
+        """Return whether they differ now."""
         if self._codes != self._codes_now() or self._registered != self._registered_now():
             return True
         if not self._has_same_members():
@@ -353,7 +353,7 @@ def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
 
 
 def _partition(values: Sequence[object]) -> tuple[int, ...]:
-    """Return for each value the place of the first that is the same object."""
+    """Return for each value the index of the first identical object."""
     first: dict[int, int] = {}
     return tuple(first.setdefault(id(value), index) for index, value in enumerate(values))
 
@@ -374,7 +374,7 @@ def _of_tensor(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 class _Same:
-    """Holds objects, and equals what holds the very same ones."""
+    """A set of objects that equals another one with the identical objects."""
 
     __slots__ = ("_held",)
 

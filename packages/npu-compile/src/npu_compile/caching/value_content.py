@@ -1,4 +1,4 @@
-"""What of a value a compilation depends on, as text: equal texts, equal graphs."""
+"""The content of a value that a compilation depends on, as text: equal texts, equal graphs."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _BUILTIN: Final = (
 
 
 class Content(NamedTuple):
-    """What is compared of one value.
+    """The compared content of one value.
 
     Attributes:
-        kind: how it is compared again, before every call; see `ValueChecks`.
-        text: what it is.
+        kind: how it is compared again before every call; see `ValueChecks`.
+        text: the content.
     """
 
     kind: str
@@ -65,15 +65,15 @@ class Content(NamedTuple):
 def content_of(  # noqa: PLR0911 - one answer for each kind of value
     value: Any, kinds: frozenset[str], reader: CodeReader
 ) -> Content:
-    """Return what a compilation that read a value depends on.
+    """Return the content that a compilation depends on if it read this value.
 
     Args:
         value: any object.
         kinds: names of the checks that Dynamo makes of it, for instance ``TYPE_MATCH``.
-        reader: of functions and classes.
+        reader: reader of functions and classes.
 
     Raises:
-        UncacheableError: the value is of no kind that can be compared in another process.
+        UncacheableError: The value has no kind that another process can compare.
     """
     text = plain_text(value)
     if text is not None:
@@ -98,7 +98,7 @@ def content_of(  # noqa: PLR0911 - one answer for each kind of value
 
 
 def _text_of_named(value: object, reader: CodeReader) -> str | None:
-    """Return what an object is that is one and the same by its name; ``None`` for all else."""
+    """Return text for an object that its name identifies; ``None`` for anything else."""
     if isinstance(value, (OpOverload, OpOverloadPacket)):
         return f"operator {value}"
     if isinstance(value, types.ModuleType):
@@ -136,15 +136,15 @@ _EMPTY_HOOKS: Final = ("EMPTY_NN_MODULE_HOOKS_DICT",)
 
 
 def tensor_layout(tensor: torch.Tensor, dynamic_dims: tuple[int, ...] = ()) -> tuple[object, ...]:
-    """Return all of a tensor that a graph may depend on, as plain values.
+    """Return the properties of a tensor that a graph may depend on, as plain values.
 
     Args:
-        tensor: dense, of torch's own classes.
-        dynamic_dims: dimensions whose size is a symbol in the graph if it is above 1.
+        tensor: a dense tensor of torch's own classes.
+        dynamic_dims: dimensions whose size is symbolic in the graph if it is above 1.
 
     Raises:
-        UncacheableError: it is of another class or layout, or laid out so that its strides change
-            with its dynamic sizes.
+        UncacheableError: It has another class or layout, or strides that change with its dynamic
+            sizes.
     """
     if type(tensor) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
         raise UncacheableError(f"it is a tensor of class {name_of_class(type(tensor))}")
@@ -174,10 +174,10 @@ def tensor_layout(tensor: torch.Tensor, dynamic_dims: tuple[int, ...] = ()) -> t
 
 
 def operator_content(operator: OpOverload, reader: CodeReader) -> str:
-    """Return what a graph that calls an operator depends on: schema, and how shapes are made.
+    """Return the content of an operator that a graph depends on: its schema and fake function.
 
     Raises:
-        UncacheableError: what computes its shapes cannot be compared.
+        UncacheableError: The function that computes its shapes cannot be compared.
     """
     function = fake_function_of(operator)
     schema = str(schema_of(operator))

@@ -1,4 +1,4 @@
-"""What each command of ``npu-compile`` does. Its arguments are read by ``npu_compile_command``."""
+"""The implementation of each ``npu-compile`` command; ``npu_compile_command`` parses arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from npu_compile.command_line.step_trace import trace_model
 from npu_compile.command_line.transformers_model import transformers_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import CaptureBudget, find_uncapturable
+from npu_graph_runtime.diagnosis import find_uncapturable
+from npu_graph_runtime.planning import CaptureBudget
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command that the options name.
+    """Run the command selected by the options.
 
     Returns:
         The exit status: 0, or 1 if something is wrong.

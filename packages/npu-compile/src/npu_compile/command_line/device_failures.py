@@ -1,21 +1,21 @@
-"""Failures of the device that a text speaks of: a code alone, a message, or a whole log."""
+"""Finds device failures in a text: a single code, a message, or a whole log."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from npu_graph_runtime import ERROR_CODES, ErrorCode, find_error_code
+from npu_graph_runtime.diagnosis import ERROR_CODES, ErrorCode, find_error_code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceFailure:
-    """One error code of a text. ``str`` of it is for a person.
+    """One error code found in a text. ``str()`` returns readable text.
 
     Attributes:
         code: the code, with its meaning and remedy.
-        line: the first line that has it, from 1.
-        times: lines that have it.
+        line: number of the first line that contains it, from 1.
+        times: number of lines that contain it.
     """
 
     code: ErrorCode
@@ -23,7 +23,7 @@ class DeviceFailure:
     times: int
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all of it as plain data that JSON can hold."""
+        """Return the failure as plain data for JSON."""
         return {
             "code": self.code.code,
             "error": self.code.error.__name__,
@@ -42,12 +42,12 @@ class DeviceFailure:
 
 
 def find_failures(text: str) -> list[DeviceFailure]:
-    """Return the known failures of a text, each once, in the order in which they appear.
+    """Return the known failures in a text, each once, in order of appearance.
 
-    The first is mostly the cause: what comes behind it failed because of it.
+    The first one is usually the cause of the others.
 
     Args:
-        text: a code alone, or lines as torch_npu and CANN write them.
+        text: a single code, or lines written by torch_npu and CANN.
     """
     found: dict[int, DeviceFailure] = {}
     for number, line in enumerate(text.splitlines(), start=1):

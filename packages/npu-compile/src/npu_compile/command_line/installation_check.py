@@ -1,4 +1,4 @@
-"""What of an installation keeps a model from running on an NPU, and what helps."""
+"""Checks whether an installation can run a model on an NPU, and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _START = "import torch, torch_npu; print(torch.npu.device_count())"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what it is.
-        ok: whether it is as it has to be.
-        found: what there is.
-        remedy: what to do; empty where it is right.
+        name: the subject of the check.
+        ok: whether it is as required.
+        found: the state that was found.
+        remedy: what to do; empty if nothing is wrong.
     """
 
     name: str
@@ -44,16 +44,16 @@ class Check:
     remedy: str = ""
 
     def __str__(self) -> str:
-        """Return a line for a person, and a second one with the remedy."""
+        """Return a readable line, and a second one with the remedy."""
         line = f"{'ok     ' if self.ok else 'PROBLEM'} {self.name}: {self.found}"
         return line + (f"\n        {self.remedy}" if self.remedy else "")
 
 
 def check_installation(environment: Mapping[str, str] | None = None) -> list[Check]:
-    """Look at the packages, the device and the settings; starts torch_npu in a process of its own.
+    """Check the packages, the device and the settings; starts torch_npu in a separate process.
 
     Args:
-        environment: variables to look at and to start with; those of this process by default.
+        environment: variables to check and to start with; by default those of this process.
     """
     variables = dict(os.environ if environment is None else environment)
     return [*_versions(), *_start(variables), *_settings(variables), _compiler(variables)]

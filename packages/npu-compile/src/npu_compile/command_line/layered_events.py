@@ -1,4 +1,4 @@
-"""Events of a device's trace that update attention, or wait for that, told by their layer."""
+"""Adds layer names to the events of a device trace that update attention or wait for an update."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def track_of(event: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def is_replay(event: Mapping[str, Any]) -> bool:
-    """Return whether an event is a replay as the stream runs it, and not a branch of its graph."""
+    """Return whether an event is a replay on its stream, and not a branch of its graph."""
     return event.get("cat") == "replay" and not event["name"].startswith("graph ")
 
 
 def with_layers(
     events: Sequence[Mapping[str, Any]], layers: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
-    """Return the events, those of updates with the name of their layer.
+    """Return the events with layer names added to those of updates.
 
-    On its track the record of an external event stands behind the update that it tells of, and in
-    a replay the wait, the event's reset and attention follow each other.
+    On its track, the record of an external event follows the update it signals. In a replay, the
+    wait, the reset of the event, and attention follow each other.
 
     Args:
-        events: as cann-sim writes them: tasks that write an external event's word, or wait for it,
+        events: events from cann-sim. Tasks that write an external event's word, or wait for it,
             have its address as ``args["event"]``, and an arrow goes from a write to the wait that
             it ended.
-        layers: from such an address to the layer.
+        layers: maps such an address to the layer.
 
     Returns:
-        As given; of those told by layer ``args`` have ``layer``, ``role`` (a constant of this
-        module) and, of a wait, ``in_time``: whether it had nothing to wait for.
+        The events as given. Those with a layer have ``layer``, ``role`` (a constant of this module)
+        and, for a wait, ``in_time`` in their ``args``: whether it did not have to wait.
     """
     starts = {event["id"]: event for event in events if event["ph"] == "s"}
     records = {(*track_of(event), event["ts"]) for event in starts.values()}

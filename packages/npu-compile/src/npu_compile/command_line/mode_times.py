@@ -27,13 +27,13 @@ _MICROSECONDS = 1e6
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ModeTimes:
-    """Host microseconds of the decode steps of one mode, from the call to its return.
+    """Host time of the decode steps of one mode, in microseconds, from the call to its return.
 
     Attributes:
         mode: the mode.
-        step_us: of each step.
-        update_us: of each step, the part that issued attention updates.
-        statistics: how the steps met the capture sizes, those that warmed up included.
+        step_us: time of each step.
+        update_us: the part of each step spent on launching attention updates.
+        statistics: how the steps used the capture sizes, including warm-up steps.
     """
 
     mode: CompileMode
@@ -47,7 +47,7 @@ class ModeTimes:
         return statistics.median(self.step_us)
 
     def to_mapping(self, eager: ModeTimes | None) -> dict[str, Any]:
-        """Return all of it as plain data that JSON can hold."""
+        """Return the times as plain data for JSON."""
         return {
             "mode": self.mode.value,
             "median_us": round(self.median_us, 2),
@@ -61,7 +61,7 @@ class ModeTimes:
 
 
 class _Clock:
-    """Takes the updates' part of each step."""
+    """Measures the updates' part of each step."""
 
     def __init__(self) -> None:
         self.update_us = 0.0
@@ -71,7 +71,7 @@ class _Clock:
 
 
 def modes_of(named: NamedModel) -> tuple[CompileMode, ...]:
-    """Return the modes that a model says enough for, whose decode steps differ."""
+    """Return the modes that a model has the arguments for and whose decode steps differ."""
     config = named.config
     modes = [CompileMode.EAGER]
     if config.splitting_ops:
@@ -86,18 +86,18 @@ def modes_of(named: NamedModel) -> tuple[CompileMode, ...]:
 def time_modes(
     named: NamedModel, modes: Sequence[CompileMode], *, num_steps: int, progress: Progress
 ) -> list[ModeTimes]:
-    """Time decode steps of a model in several modes, turn by turn, so that noise meets all alike.
+    """Time decode steps of a model in several modes, in turns, so that noise affects all alike.
 
-    The device is waited for between the steps, outside of what is timed.
+    The device is synchronised between the steps, outside the measured time.
 
     Args:
         named: the model.
-        modes: at most one of them captures attention in its graphs.
-        num_steps: timed in each mode.
-        progress: told of captures and steps.
+        modes: the modes, of which at most one captures attention in its graphs.
+        num_steps: steps to time in each mode.
+        progress: receives captures and steps.
 
     Raises:
-        ConfigError: the model lacks what a mode needs, or modes do not go together.
+        ConfigError: The model lacks what a mode needs, or modes cannot be combined.
     """
     device = SampleSteps.device_of(named)
     whole = [mode.value for mode in modes if _captures_attention(mode, named.config)]
@@ -141,7 +141,7 @@ def time_modes(
 
 
 def as_table(times: Sequence[ModeTimes]) -> str:
-    """Return the medians as text for a person, and how the steps met the capture sizes."""
+    """Return the medians, and how the steps used the capture sizes, as readable text."""
     eager = eager_of(times)
     lines = [f"{'mode':<28}{'us/step':>10}{'updates':>10}{'eager / this':>14}"]
     for each in times:

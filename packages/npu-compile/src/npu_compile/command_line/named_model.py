@@ -1,4 +1,4 @@
-"""The model that a command is asked about, made by a function of the user's."""
+"""The model of a command, returned by a function of the user's."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ TOLD_ERRORS = (ValueError, NpuCompileError, GraphRuntimeError)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class NamedModel:
-    """What the function of a command returned. Only ``model`` and ``inputs`` have to be there.
+    """The model that the function of a command returned. ``model`` and ``inputs`` are required.
 
     Attributes:
         model: as for `compile_model`.
         inputs: example arguments of a decode step by name, tensors ``[rows, ...]`` of one batch.
         config: as for `compile_model`.
         dynamic_arg_dims: as for `compile_model`.
-        device: as for `compile_model`; commands that run the model.
+        device: as for `compile_model`; for commands that run the model.
         context: as for `compile_model`.
         pipeline: as for `compile_model`.
-        decode: further arguments of `DecodeRunner` (``inputs``, which by default are declared as
-            the example inputs are, ``recorder``, ``groups``, ``set_lengths``), and ``lengths``: a
-            function that returns what `DecodeRunner.run` is given for a number of padded rows and
-            the number of the step, from 0. Without ``lengths`` and ``recorder`` the model has no
-            attention that is told lengths.
-        prefill: likewise the arguments of `PrefillRunner`, but for recorder, lane and groups,
-            which are those of ``decode``; and ``lengths``: a function that returns what its
-            ``set_lengths`` is called with before the capture of a number of rows and of sequences.
-            Without it no prefill is captured.
+        decode: more arguments of `DecodeRunner`: ``inputs`` (by default declared like the example
+            inputs), ``recorder``, ``groups``, ``set_lengths``; and ``lengths``, a function of a
+            number of padded rows and the number of the step, from 0, that returns the lengths for
+            `DecodeRunner.run`. Without ``lengths`` and ``recorder`` the model has no attention with
+            host lengths.
+        prefill: arguments of `PrefillRunner`, except for recorder, lane and groups, which are those
+            of ``decode``; and ``lengths``, a function of a number of rows and a number of sequences
+            that returns the argument of ``set_lengths`` before a capture. Without it no prefill is
+            captured.
     """
 
     model: Callable[..., Any]
@@ -56,15 +56,15 @@ class NamedModel:
 
     @classmethod
     def load(cls, name: str, config: CompileConfig | None = None) -> NamedModel:
-        """Call the function that makes a model.
+        """Call the function that creates a model.
 
         Args:
-            name: ``module:function``; modules of the current folder are found too. The function
-                takes nothing and returns a mapping of the attributes of this class.
-            config: in place of the function's.
+            name: ``module:function``; modules of the current folder are also found. The function
+                has no arguments and returns a mapping of the attributes of this class.
+            config: replaces the function's configuration.
 
         Raises:
-            ConfigError: there is no such function, or it returns something else.
+            ConfigError: The function does not exist, or it returns something else.
         """
         if "" not in sys.path:
             sys.path.insert(0, "")
@@ -80,7 +80,7 @@ class NamedModel:
         return cls(**{**given, "config": CompileConfig.of(given.get("config"))})
 
     def explanation(self) -> Explanation:
-        """Say what is done to the model.
+        """Explain what is done to the model.
 
         Raises:
             ConfigError: as for `explain`.
@@ -97,7 +97,7 @@ class NamedModel:
         """Return the model with another pipeline, named as in the configuration.
 
         Raises:
-            ConfigError: no pipeline has this name.
+            ConfigError: No pipeline has this name.
         """
         if fusions is None:
             return self

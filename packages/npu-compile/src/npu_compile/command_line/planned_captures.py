@@ -1,4 +1,4 @@
-"""Which capture sizes of a model fit a budget, found by capturing them."""
+"""Finds the capture sizes of a model that fit a budget, by capturing them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from npu_compile.errors import ConfigError
 if TYPE_CHECKING:
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.command_line.progress import Progress
-    from npu_graph_runtime import CaptureBudget, CaptureCost, CapturePlan
+    from npu_graph_runtime.planning import CaptureBudget, CaptureCost, CapturePlan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCaptures:
-    """What a budget holds, by kind of step. ``str`` of it is for a person.
+    """The sizes that fit a budget, by kind of step. ``str()`` returns readable text.
 
     Attributes:
-        plans: of ``decode`` and, where it is captured, ``prefill``; behind the last capture.
+        plans: plans of ``decode`` and, if it is captured, ``prefill``, after the last capture.
     """
 
     plans: dict[str, CapturePlan]
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all of it as plain data that JSON can hold."""
+        """Return the plans as plain data for JSON."""
         return {step: _plan_mapping(plan) for step, plan in self.plans.items()}
 
     def __str__(self) -> str:
@@ -42,16 +42,16 @@ def plan_captures(
     *,
     sizes: tuple[int, ...] | None = None,
 ) -> PlannedCaptures:
-    """Capture the sizes of a model within a budget, and give the graphs up again.
+    """Capture the sizes of a model within a budget, and release the graphs.
 
     Args:
         named: the model, with a configuration whose mode captures.
-        budget: what all its graphs may take of the device.
-        progress: told of each capture and of the forecast.
-        sizes: of decode, in place of the configuration's.
+        budget: limits for all its graphs together.
+        progress: receives each capture and the forecast.
+        sizes: decode sizes that replace those of the configuration.
 
     Raises:
-        ConfigError: the mode captures nothing, there is no size, or the budget holds none.
+        ConfigError: The mode captures nothing, there is no size, or no size fits the budget.
     """
     config = dataclasses.replace(named.config, capture_budget=budget)
     if sizes is not None:

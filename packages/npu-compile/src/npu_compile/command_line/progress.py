@@ -1,4 +1,4 @@
-"""How far long work of a command is, on the standard error."""
+"""Shows the progress of a long command on standard error."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 
 
 class Progress:
-    """Says how far work is: on one line that is written over on a terminal, else line by line.
+    """Shows progress: on a terminal on one line that is overwritten, otherwise line by line.
 
     Args:
-        quiet: says nothing.
+        quiet: show nothing.
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -18,7 +18,7 @@ class Progress:
         self._has_line = False
 
     def say(self, text: str) -> None:
-        """Say what is done now."""
+        """Show the current activity."""
         if self._quiet:
             return
         end = "" if self._is_terminal else "\n"
@@ -28,16 +28,16 @@ class Progress:
         self._has_line = self._is_terminal
 
     def captured(self, what: str, size: int, done: int, total: int) -> None:
-        """Say that a size is captured."""
+        """Show that a size is captured."""
         self.say(f"{what}captured size {size}, {done} of {total}")
 
     def step(self, number: int, total: int) -> None:
-        """Say that a step begins: each on a terminal, else some ten of them."""
+        """Show that a step begins: every step on a terminal, otherwise some ten of them."""
         if self._is_terminal or number % -(-total // 10) == 0:
             self.say(f"step {number} of {total}")
 
     def end(self) -> None:
-        """Leave the line free for what comes next."""
+        """Clear the line for later output."""
         if self._has_line:
             sys.stderr.write("\r\x1b[K")
             self._has_line = False

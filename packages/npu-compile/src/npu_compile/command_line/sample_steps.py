@@ -1,4 +1,4 @@
-"""Decode steps of a named model in one mode: compiled, captured and run as an engine would."""
+"""Runs decode steps of a named model in one mode, compiled and captured as in an engine."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ if TYPE_CHECKING:
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.configuration.config import CompileConfig
     from npu_compile.runners.step_runner import DecodeObserver
-    from npu_graph_runtime import CapturePlan, GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.observer import RuntimeObserver
+    from npu_graph_runtime.planning import CapturePlan
 
 
 class SampleSteps:
     """Runs the example inputs of a named model, step after step.
 
-    Several of one model may exist at a time, one for each mode: they share weights, recorder and
-    context, and nothing that one captures is replayed by another. Only one of them may capture
-    attention in its graphs, because the recorder keeps records by graph key.
+    Several instances may exist for one model at a time, one per mode: they share weights, recorder
+    and context, and never replay each other's captures. Only one of them may capture attention in
+    its graphs, because the recorder stores records by graph key.
 
     Args:
         named: the model.
-        config: how it is compiled, in place of its own.
-        device: what it runs on.
-        observer: told of captures and replays.
-        decode_observer: told of each step.
+        config: replaces the model's own configuration.
+        device: the device to run on.
+        observer: receives captures and replays.
+        decode_observer: receives each step.
 
     Attributes:
-        runner: of the decode steps.
-        prefill_runner: where the model says how to prefill and its mode captures it.
+        runner: runner of the decode steps.
+        prefill_runner: runner of prefill, if the model declares prefill and its mode captures it.
         device: as given.
 
     Raises:
-        ConfigError: the model lacks what the mode needs, or the configuration cannot be used.
+        ConfigError: The model lacks what the mode needs, or the configuration is invalid.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class SampleSteps:
         """Return the device of a named model: its own, or the current NPU.
 
         Raises:
-            DeviceUnavailableError: it has none, and there is no NPU.
+            DeviceUnavailableError: It has none, and there is no NPU.
         """
         device: GraphDevice = NpuDevice() if named.device is None else named.device
         return device
@@ -132,13 +134,13 @@ class SampleSteps:
         """Run a step and return its output, for the rows of the inputs.
 
         Args:
-            number: of the step, from 0, by which the lengths differ.
+            number: number of the step, from 0, which determines the lengths.
         """
         padded = self.runner.padded_size(self._num_rows)
         return self.runner.run(self._inputs, self._lengths(padded, number))
 
     def close(self) -> None:
-        """Wait for the device and give everything up that is not the model's own."""
+        """Wait for the device and release everything that does not belong to the model."""
         if self.prefill_runner is not None:
             self.prefill_runner.release()
         self.runner.release()
@@ -160,7 +162,7 @@ class SampleSteps:
 
 
 def tells_lengths(named: NamedModel) -> bool:
-    """Return whether a model has attention that is told lengths."""
+    """Return whether a model has attention with host lengths."""
     return bool({"lengths", "recorder"} & named.decode.keys())
 
 

@@ -1,4 +1,4 @@
-"""Steps of a model as a trace: what the host did, and what the device did where that tells."""
+"""Traces steps of a model: the host and, if the device reports it, the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.command_line.layered_events import UPDATE, is_replay, with_layers
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import Trace
+from npu_graph_runtime.tracing import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,14 +30,14 @@ _DEVICE_CLOCK = "CANN_SIM_CLOCK"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class StepTrace:
-    """Decode steps of a model, host and device on one clock.
+    """Decode steps of a model, with host and device on one clock.
 
     Attributes:
         host: events of the host, in Chrome's trace event format, with times in microseconds.
-        device: those of the device, tasks of attention with their layers; empty where it does not
-            tell.
-        began: when the first of the traced steps began; in front of it are captures and warm-up.
-        ended: when the device had finished the last one.
+        device: events of the device, with layer names for attention; empty if the device reports
+            none.
+        began: start of the first traced step; captures and warm-up come before it.
+        ended: time at which the device finished the last step.
     """
 
     host: Sequence[Mapping[str, Any]]
@@ -46,10 +46,10 @@ class StepTrace:
     ended: float
 
     def write(self, path: str | Path) -> None:
-        """Write all of it into a file that Perfetto opens.
+        """Write the trace to a file that Perfetto opens.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
         trace = Trace()
         trace.join(self.host)
@@ -57,10 +57,10 @@ class StepTrace:
         trace.write(path)
 
     def summary(self) -> dict[str, Any]:
-        """Return what can be counted in the traced steps, as plain data.
+        """Return counts over the traced steps, as plain data.
 
-        ``updates`` are launches whose arguments were rewritten; ``updates_in_time`` those that were
-        made when the replay came to their layer, so that it did not wait.
+        ``updates`` counts launches whose arguments were updated; ``updates_in_time`` counts those
+        that were complete when the replay reached their layer, so that it did not wait.
         """
         spans = [
             event
@@ -79,17 +79,17 @@ class StepTrace:
 def trace_model(
     name: str, config: CompileConfig | None, *, num_steps: int, quiet: bool
 ) -> StepTrace:
-    """Run decode steps of a model in a process of its own and return their trace.
+    """Run decode steps of a model in a separate process and return their trace.
 
     Args:
         name: ``MODULE:FUNCTION``, as for `NamedModel.load`.
-        config: in place of the function's.
-        num_steps: traced.
-        quiet: no progress is shown.
+        config: replaces the function's configuration.
+        num_steps: steps to trace.
+        quiet: show no progress.
 
     Raises:
-        ConfigError: the process failed; what it said is on the standard error. Or the device's
-            times would be virtual.
+        ConfigError: The process failed (its output is on standard error), or the device's times
+            would be virtual.
     """
     if os.environ.get(_DEVICE_CLOCK):
         raise ConfigError(

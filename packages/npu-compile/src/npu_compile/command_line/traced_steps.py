@@ -1,6 +1,6 @@
-"""The process in which the steps of a trace run, started as a module by the command.
+"""The process that runs the steps of a trace, started as a module by the command.
 
-A process of its own, because a device writes its own trace for a process, and ends it with that.
+It is a separate process because a device writes one trace per process, when the process ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.sample_steps import SampleSteps
 from npu_compile.configuration.config import CompileConfig
-from npu_graph_runtime import Trace, TraceObserver
+from npu_graph_runtime.tracing import Trace, TraceObserver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _WARMUP_STEPS = 3
 
 
 class _UpdateObserver:
-    """Puts the updates of each step into a trace."""
+    """Adds the updates of each step to a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -47,16 +47,17 @@ class _UpdateObserver:
 
 
 def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[str, Any]:
-    """Capture a model and run steps of it, the host ahead of the device as in serving.
+    """Capture a model and run steps of it, with the host ahead of the device as in serving.
 
     Args:
         named: the model.
-        num_steps: traced, behind some that warm up.
-        progress: told of captures.
+        num_steps: steps to trace, after some warm-up steps.
+        progress: receives captures.
 
     Returns:
-        As plain data: ``traceEvents``; ``layers``, from addresses of external events to the layers
-        whose updates they tell of; ``began`` and ``ended``, in microseconds of the events' clock.
+        Plain data: ``traceEvents``; ``layers``, which maps addresses of external events to the
+            layers
+        whose updates they signal; ``began`` and ``ended``, in microseconds of the events' clock.
     """
     trace = Trace("npu-compile")
     updates = _UpdateObserver(trace)
@@ -110,7 +111,7 @@ def _layers(device: object, runner: DecodeRunner) -> Mapping[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the steps and write what was traced."""
+    """Run the steps and write the trace."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("config", help="as JSON")

@@ -1,4 +1,4 @@
-"""A model of transformers, of its configuration alone: no weights are read or made."""
+"""Creates a transformers model from its configuration alone, without weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SHAPE = (2, 16)
 
 
 def transformers_model(folder: str, config: CompileConfig | None = None) -> NamedModel:
-    """Make a decoder of transformers on ``meta``, to be explained.
+    """Create a transformers decoder on ``meta``, to be explained.
 
     Args:
-        folder: has the model's ``config.json``, or is that file. Nothing is downloaded.
-        config: how to compile it; by default raising alone.
+        folder: a folder with the model's ``config.json``, or that file. Nothing is downloaded.
+        config: how to compile it; by default only with raising.
 
     Raises:
-        ConfigError: There is no configuration, transformers is not installed, or it knows no
+        ConfigError: There is no configuration, transformers is not installed, or it has no
             decoder for it.
     """
     path = Path(folder)

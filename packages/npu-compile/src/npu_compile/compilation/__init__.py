@@ -1,1 +1,1 @@
-"""From a model to one that is split, fused and ready for capture, and what was done on the way."""
+"""Fuses and splits a model, prepares it for capture, and reports what was done."""

@@ -1,4 +1,4 @@
-"""The backend for ``torch.compile`` in an engine's own hands: pieces are captured one by one."""
+"""The backend for engines that call ``torch.compile`` themselves: captures piece by piece."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fx_passes import Pipeline
-    from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphContext, GraphDevice
+    from npu_graph_runtime.observer import RuntimeObserver
     from piecewise_split import Piece
 
 
 class Backend(GraphCompiler):
-    """Compiles the FX graphs that Dynamo hands over; usable as ``torch.compile(backend=...)``.
+    """Compiles the FX graphs that Dynamo produces; use it as ``torch.compile(backend=...)``.
 
-    Holds what was compiled: one report and, in mode ``piecewise``, the captured pieces of each
-    graph. Graphs of a model that Dynamo compiles again (another dtype, say) are added.
+    Keeps one report per graph and, in mode ``piecewise``, its captured pieces. If Dynamo compiles a
+    model again (for another dtype, say), the new graphs are added.
 
     Args:
-        config: what to do with each graph; mode ``eager`` or ``piecewise``. The others capture
+        config: what to do with each graph; mode ``eager`` or ``piecewise``. The other modes capture
             around the compiled model, which a backend cannot do.
-        device: the device seam on which pieces are captured; only needed by mode ``piecewise``.
-        context: says at each call of a piece what the run mode (``RunMode.PIECEWISE``) and graph
-            key are; owned by the caller, shared with the runner; only needed by mode ``piecewise``.
-        observer: told of each capture and replay of a piece.
-        pipeline: rewrites each graph, in place of the pipeline that ``config.fusions`` names.
+        device: the device on which pieces are captured; only needed in mode ``piecewise``.
+        context: provides the run mode (``RunMode.PIECEWISE``) and graph key for each call of a
+            piece.
+            Owned by the caller and shared with the runner; only needed in mode ``piecewise``.
+        observer: receives each capture and replay of a piece.
+        pipeline: rewrites each graph, instead of the pipeline named by ``config.fusions``.
 
     Raises:
-        ConfigError: another mode, a compile cache, mode ``piecewise`` without device or context, or
-            an unknown fusion name.
-        SiblingVersionError: a package that this one joins is outside of the stated range.
+        ConfigError: The mode is another one, there is a compile cache, mode ``piecewise`` has no
+            device or context, or a fusion name is unknown.
+        SiblingVersionError: The version of a package that npu-compile uses is outside its range.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Backend(GraphCompiler):
     def _capturing(
         self, device: GraphDevice | None, context: GraphContext | None
     ) -> Callable[[Piece], Callable[..., Any]] | None:
-        """Return what makes a graphed callable of each piece between splitting ops."""
+        """Return a function that wraps each piece between splitting ops in a graphed callable."""
         if self.config.mode is CompileMode.EAGER:
             return None
         if device is None or context is None:

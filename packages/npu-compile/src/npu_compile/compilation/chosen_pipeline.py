@@ -1,4 +1,4 @@
-"""The pipeline that a configuration names or a caller gives, with the switches of both."""
+"""Selects the pipeline that a configuration names or a caller passes, and applies its options."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def chosen_pipeline(config: CompileConfig, given: Pipeline | None = None) -> Pipeline | None:
-    """Return the pipeline that rewrites graphs, or ``None`` where nothing does.
+    """Return the pipeline that rewrites graphs, or ``None`` if there is none.
 
     Args:
-        config: Names a pipeline and says which parts of it run.
-        given: The pipeline of the caller, in place of the named one.
+        config: Names a pipeline and selects parts of it.
+        given: A pipeline of the caller's, which replaces the named one.
 
     Raises:
         ConfigError: The configuration contradicts the given pipeline, or names a function that does
@@ -48,7 +48,7 @@ def stable_hash(pipeline: Pipeline) -> str:
     """Return the hash of a pipeline for the key of a compile cache.
 
     Raises:
-        ConfigError: A pass of the pipeline has content that no stable hash can be made of.
+        ConfigError: A pass of the pipeline has content that cannot be hashed in a stable way.
     """
     try:
         return pipeline.hash()

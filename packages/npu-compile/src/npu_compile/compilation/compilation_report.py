@@ -1,4 +1,4 @@
-"""What a compilation did to one FX graph: fusions made and missed, the split plan."""
+"""The report on one compiled FX graph: fusions, near misses, and the split plan."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CompilationReport:
-    """One graph that the backend compiled.
+    """The report on one graph that the backend compiled.
 
     Attributes:
-        fusions: matches and near misses, with reasons; ``None`` where no fusion rule ran.
-        plan: the split plan, or ``None`` where the graph was not split.
-        num_captured_pieces: pieces wrapped for capture.
-        cache: where the compile cache had it or put it, or why it could do neither; ``None`` where
-            the configuration names no folder.
+        fusions: matches and near misses, with reasons; ``None`` if no fusion rule ran.
+        plan: the split plan, or ``None`` if the graph was not split.
+        num_captured_pieces: number of pieces wrapped for capture.
+        cache: where the compile cache found or stored the graph, or why it could not; ``None``
+            without a cache folder.
     """
 
     fusions: Report | None
@@ -28,6 +28,6 @@ class CompilationReport:
     cache: str | None = None
 
     def __str__(self) -> str:
-        """Return the report as text for a person."""
+        """Return the report as readable text."""
         parts = (self.fusions, self.plan, self.cache)
         return "\n\n".join(str(part) for part in parts if part is not None)

@@ -1,4 +1,4 @@
-"""A compiled model: one callable that runs, captures or replays as its context says."""
+"""A compiled model: a callable that runs, captures or replays as its context requests."""
 
 from __future__ import annotations
 
@@ -39,43 +39,45 @@ if TYPE_CHECKING:
     from fx_passes import Pipeline
     from npu_compile.compilation.compilation_report import CompilationReport
     from npu_compile.configuration.config import CompileConfig
-    from npu_graph_runtime import CapturePlan, GraphDevice, GraphKey, RuntimeObserver
+    from npu_graph_runtime import GraphDevice, GraphKey
+    from npu_graph_runtime.observer import RuntimeObserver
+    from npu_graph_runtime.planning import CapturePlan
     from piecewise_split import Piece
 
 
 class CompiledModel:
-    """A model behind Dynamo, the fusion passes and, by mode, the splitter and graph capture.
+    """A model compiled with Dynamo, fusions and, depending on the mode, splitting and capture.
 
-    Dynamo compiles at the first call; outside a capture session a call runs eagerly unless
+    Dynamo compiles at the first call. Outside a capture session a call runs eagerly, unless
     :attr:`context` names a run mode and a captured graph key. A replay enters neither Dynamo nor
-    the model: the key has chosen the graph. Where nothing is fused and nothing is split, the model
-    runs as it is, without a compiler. Runs without autograd.
+    the model, because the key selects the graph. If nothing is fused and nothing is split, the
+    model runs unchanged, without a compiler. It runs without autograd.
 
-    Belongs to one host thread at a time. Models do not share anything: two may be compiled in one
-    process, from one class, with other configurations.
+    Use it from one host thread at a time. Compiled models share nothing: you can compile several in
+    one process, also from one class with different configurations.
 
     Args:
-        model: what to compile; kept alive. Weights of a module that is captured are watched: they
-            may be written, and are found where they are replaced, see :meth:`check_weights`.
-        config: how.
-        device: the device seam that captures and replays.
-        dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls,
-            such as the number of tokens; all others are fixed by the first call.
-        context: run mode and graph key of the next call; a new one by default. Given where the
-            model's own functions are marked by ``runs_eagerly(context)`` before it is compiled.
-        observer: told of captures and replays, and of run modes that were measured and chosen.
-        pipeline: rewrites the graph, in place of the pipeline that ``config.fusions`` names.
+        model: the model to compile; kept alive. Weights of a captured module are watched: you may
+            write to them, and replaced weights are detected, see :meth:`check_weights`.
+        config: the configuration.
+        device: the device that captures and replays.
+        dynamic_arg_dims: maps tensor arguments to the dimensions whose size changes between calls,
+            such as the number of tokens. All others are fixed by the first call.
+        context: run mode and graph key of the next call; by default a new one. Pass yours if you
+            mark the model's functions with ``runs_eagerly(context)`` before you compile it.
+        observer: receives captures and replays, and measured and chosen run modes.
+        pipeline: rewrites the graph, instead of the pipeline named by ``config.fusions``.
 
     Attributes:
         config: as given.
         device: as given.
         observer: as given.
-        context: as given or made; set by runners.
+        context: as given or created; set by runners.
 
     Raises:
-        ConfigError: ``dynamic_arg_dims`` names an argument that the model does not take, the
-            configuration names an unknown fusion, or mode ``torchair`` is for another device.
-        FeatureNotSupportedError: torch_npu has not the compiler that mode ``torchair`` uses.
+        ConfigError: ``dynamic_arg_dims`` names an argument that the model does not have, the
+            configuration names an unknown fusion, or mode ``torchair`` does not support the device.
+        FeatureNotSupportedError: torch_npu lacks the compiler that mode ``torchair`` uses.
     """
 
     def __init__(
@@ -119,17 +121,19 @@ class CompiledModel:
         self._call = self._capturing(self._run, modes, self._name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run, capture or replay the model; arguments and outputs are the model's own.
+        """Run, capture or replay the model, with its own arguments and outputs.
 
-        Outputs of a replay lie in the graph's memory: the next replay overwrites them.
+        Outputs of a replay are in the graph's memory; the next replay overwrites them.
 
         Raises:
-            ConfigError: in mode ``breakable`` with fusions, the model is not one graph for Dynamo.
-            GraphNotCapturedError: the context names a graph key that was never captured.
-            InputAddressError: an input lies elsewhere than at capture; nothing was launched.
-            ReplacedWeightError: a weight lies elsewhere than at capture; nothing was launched.
-            EagerSegmentError: what runs eagerly returned something else than at capture.
-            SplittingOpError: a splitting op of the configuration is not in the model.
+            ConfigError: In mode ``breakable`` with fusions, Dynamo does not trace the model as one
+                graph.
+            GraphNotCapturedError: The context names a graph key that was never captured.
+            InputAddressError: An input is at another address than at capture; nothing was launched.
+            ReplacedWeightError: A weight is at another address than at capture; nothing was
+                launched.
+            EagerSegmentError: A function that runs eagerly returned something else than at capture.
+            SplittingOpError: A splitting op of the configuration is not in the model.
         """
         for compiler in self._compilers:
             for prepared in compiler.prepared:
@@ -162,40 +166,40 @@ class CompiledModel:
         return call
 
     def unwrap(self) -> Callable[..., Any]:
-        """Return the model, for its attributes."""
+        """Return the original model, to access its attributes."""
         return self._model
 
     @property
     def reports(self) -> tuple[CompilationReport, ...]:
-        """One report for each graph that Dynamo has handed over; those not split come last."""
+        """One report per graph that Dynamo produced; graphs that were not split come last."""
         return tuple(report for compiler in self._compilers for report in compiler.reports)
 
     @property
     def num_captured_graphs(self) -> int:
-        """Device graphs held now, over all keys and segments."""
+        """Current number of device graphs, over all keys and segments."""
         return sum(graphed.num_graphs for graphed in self._graphed)
 
     @property
     def captured_keys(self) -> frozenset[GraphKey]:
-        """Keys of the graphs held now."""
+        """Keys of the captured graphs."""
         return frozenset(key for graphed in self._graphed for key in graphed.captured_keys)
 
     @property
     def graphed_callables(self) -> tuple[GraphedCallable, ...]:
-        """What captures and replays: one for each run mode, as `find_first_difference` takes it."""
+        """The wrappers that capture and replay, one per run mode, for `find_first_difference`."""
         return tuple(self._graphed)
 
     @property
     def capture_plans(self) -> tuple[CapturePlan, ...]:
-        """What runners have measured and decided under ``capture_budget``, one plan a runner."""
+        """Measurements and decisions of runners with a ``capture_budget``, one plan per runner."""
         return self._capture_plans
 
     def note_plan(self, plan: CapturePlan | None, *, before: CapturePlan | None) -> None:
-        """Put a runner's plan in the place of its earlier one; called by runners.
+        """Replace a runner's plan by a new one; called by runners.
 
         Args:
-            plan: the new one, ``None`` where the runner gave its graphs up.
-            before: the earlier one, which is left out.
+            plan: the new plan, or ``None`` if the runner has released its graphs.
+            before: the earlier plan, which is dropped.
         """
         others = tuple(other for other in self._capture_plans if other is not before)
         self._capture_plans = others if plan is None else (*others, plan)
@@ -206,14 +210,14 @@ class CompiledModel:
         return tuple(self._signature.parameters)
 
     def require_arguments(self, names: Iterable[str], *, doing: str) -> None:
-        """See that the model can be called with these arguments and no others; called by runners.
+        """Check that the model accepts exactly these arguments; called by runners.
 
         Args:
-            names: of the arguments.
-            doing: what is being done, for the message.
+            names: names of the arguments.
+            doing: the current operation, for the message.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: It does not.
         """
         try:
             self._signature.bind(**dict.fromkeys(names))
@@ -225,15 +229,16 @@ class CompiledModel:
             ) from error
 
     def check_weights(self) -> None:
-        """Compare the model's weights with those of the captures, as after loading new ones.
+        """Compare the model's weights with those of the captures, for example after a reload.
 
-        Without it a replaced weight is found at the next replay after its old memory was freed.
-        What was computed from weights once for all steps, such as reciprocals of scales, is
-        computed again. Each call sees by itself that a weight was written by an operator; that it
-        was written through ``weight.data`` is only seen here.
+        Without this call, a replaced weight is detected at the next replay after its old memory is
+        freed.
+        Values that were computed from weights once for all steps, such as reciprocals of scales,
+        are computed again. Each call notices weights written by an operator. Weights written
+        through ``weight.data`` are only noticed here.
 
         Raises:
-            ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
+            ReplacedWeightError: A weight is at another address, has another layout, or is gone.
         """
         for graphed in self._graphed:
             graphed.check_weights()
@@ -242,7 +247,7 @@ class CompiledModel:
                 prepared.refresh(compare=True)
 
     def capture_session(self, pool: object = None) -> CaptureSession:
-        """Return a session inside which calls of this model capture.
+        """Return a session in which calls of this model capture.
 
         Args:
             pool: the memory pool of an earlier session, to share its memory.
@@ -250,10 +255,10 @@ class CompiledModel:
         return CaptureSession(self.device, self.context, pool)
 
     def release(self, keys: Iterable[GraphKey] | None = None) -> None:
-        """Wait for the device and tear captured graphs down; the model still runs eagerly.
+        """Wait for the device and release captured graphs; the model still runs eagerly.
 
         Args:
-            keys: those of the graphs; all by default. One that is not captured is left out.
+            keys: keys of the graphs; by default all. Keys that are not captured are ignored.
         """
         for graphed in self._graphed:
             for key in graphed.captured_keys if keys is None else keys:
@@ -287,7 +292,7 @@ class CompiledModel:
         compiler: GraphCompiler,
         pieces: PreparedPieces | None = None,
     ) -> Callable[..., Any]:
-        """Return the model behind Dynamo and, where there is one, the cache in front of it."""
+        """Return the model compiled by Dynamo, with the cache if there is one."""
         if self.config.cache_folder is None:
             return behind_dynamo(model, compiler)
         return CachedCall(

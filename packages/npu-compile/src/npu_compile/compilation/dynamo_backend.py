@@ -1,4 +1,4 @@
-"""The backend that ``torch.compile(model, backend="npu_compile")`` finds by entry point."""
+"""The entry point for ``torch.compile(model, backend="npu_compile")``."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def compile_graph(
 
     Args:
         graph_module: the graph.
-        example_inputs: as Dynamo gives them.
-        options: the keys of :class:`CompileConfig`, and ``pipeline``, an ``fx_passes.Pipeline`` in
-            place of the one that ``fusions`` names. Mode ``piecewise`` also needs ``device`` (a
-            ``GraphDevice``) and ``context`` (a ``GraphContext``), since the caller must say when
-            to capture. The other capturing modes capture the model from outside of Dynamo, so they
-            are not for this door.
+        example_inputs: example inputs from Dynamo.
+        options: the keys of :class:`CompileConfig`, and ``pipeline``, an ``fx_passes.Pipeline``
+            that replaces the one named by ``fusions``. Mode ``piecewise`` also needs ``device`` (a
+            ``GraphDevice``) and ``context`` (a ``GraphContext``), because the caller decides when
+            to capture. The other capturing modes capture around the compiled model, so a backend
+            does not support them.
 
     Raises:
-        ConfigError: an unknown or contradictory option.
+        ConfigError: An option is unknown or contradicts another one.
     """
     values = dict(options or {})
     device = values.pop("device", None)

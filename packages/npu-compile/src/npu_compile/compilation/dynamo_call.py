@@ -1,4 +1,4 @@
-"""A model behind Dynamo: compiled apart from all else, with the dynamic sizes of the caller."""
+"""Calls a model through Dynamo, with separate compilations and the caller's dynamic sizes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def signature_with(
     model: Callable[..., Any], dynamic_dims: Mapping[str, Sequence[int]]
 ) -> inspect.Signature:
-    """Return the signature of a model that takes the arguments whose dimensions are dynamic.
+    """Return the signature of a model, after checking that it has the given dynamic arguments.
 
     Raises:
-        ConfigError: the model has no argument of a name.
+        ConfigError: The model has no argument of a name.
     """
     signature = inspect.signature(getattr(model, "forward", model))
     for name in dynamic_dims:
@@ -34,14 +34,14 @@ def signature_with(
 
 
 def name_of(model: Callable[..., Any]) -> str:
-    """Return what messages call a model."""
+    """Return the name of a model for messages."""
     return str(getattr(model, "__name__", type(model).__name__))
 
 
 def mark_dynamic_dims(
     arguments: Mapping[str, object], dynamic_dims: Mapping[str, Sequence[int]]
 ) -> None:
-    """Tell Dynamo which sizes of a call's arguments change between calls."""
+    """Mark the sizes of a call's arguments that change between calls as dynamic."""
     for name, dims in dynamic_dims.items():
         tensor = arguments.get(name)
         if isinstance(tensor, torch.Tensor):
@@ -53,15 +53,15 @@ def mark_dynamic_dims(
 
 
 def behind_dynamo(model: Callable[..., Any], backend: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the model behind Dynamo, with compilations of its own."""
+    """Return the model compiled by Dynamo, sharing no compilations with others."""
     return torch.compile(call_of(model), backend=backend, fullgraph=True, dynamic=False)
 
 
 def call_of(model: Callable[..., Any]) -> types.FunctionType:
-    """Return a function that calls the model, with code that no other function has.
+    """Return a function that calls the model and has its own code object.
 
-    Dynamo keeps compiled graphs, and counts them against a limit, by code object: what is compiled
-    through one function would share both, so each gets a copy.
+    Dynamo stores compiled graphs, and limits their number, by code object. Functions with the same
+    code would share both, so each gets a copy.
     """
 
     def forward(*args: Any, **kwargs: Any) -> Any:

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 
 class GraphCompiler:
-    """Fuses the graphs that Dynamo hands over and, where pieces are asked for, splits them.
+    """Fuses the graphs that Dynamo produces and, if pieces are requested, splits them.
 
-    A backend of ``torch.compile``, which may be called for several graphs and by several threads.
+    It is a backend of ``torch.compile``, which several threads may call for several graphs.
 
     Args:
-        config: which fusions run, and at which operators graphs are split.
-        pipeline: the pipeline that rewrites, in place of the one that the configuration names.
-        prepare_piece: makes of each piece what runs in its place; ``None`` leaves graphs whole.
-        inner: compiles whole graphs further, behind the fusions; called as a backend is.
-        observers: look on between the passes that fuse.
+        config: selects fusions and splitting ops.
+        pipeline: rewrites graphs, instead of the pipeline named by the configuration.
+        prepare_piece: returns the callable that runs in place of a piece; ``None`` does not split.
+        inner: compiles whole graphs further after the fusions; called like a backend.
+        observers: observe graphs between the fusion passes.
 
     Attributes:
-        reports: one for each graph so far.
-        prepared: what graphs so far compute from weights alone, once for all steps; whoever
-            replays a captured graph asks them first whether a weight has changed.
-        pipeline_hash: of what fuses, for the key of a compile cache; empty where nothing does.
+        reports: one report per graph so far.
+        prepared: values that graphs compute from weights once for all steps. Before you replay a
+            captured graph, ask them whether a weight has changed.
+        pipeline_hash: hash of the pipeline, for the key of a compile cache; empty without one.
 
     Raises:
-        ConfigError: the configuration names an unknown fusion, or contradicts the pipeline.
-        SiblingVersionError: a package that this one joins is outside of the stated range.
+        ConfigError: The configuration names an unknown fusion, or contradicts the pipeline.
+        SiblingVersionError: The version of a package that npu-compile uses is outside its range.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class GraphCompiler:
 
         Args:
             graph_module: the Dynamo graph; the callable keeps it.
-            example_inputs: as Dynamo gives them; for an inner compiler alone, since the graph's
-                metadata has shapes and dtypes.
+            example_inputs: example inputs from Dynamo, only for an inner compiler, because the
+                graph's metadata has shapes and dtypes.
 
         Raises:
-            RuleError: a rule that the configuration requires matched nothing.
-            SplittingOpError: a splitting op of the configuration occurs nowhere in the graph.
+            RuleError: A rule that the configuration requires matched nothing.
+            SplittingOpError: A splitting op of the configuration does not occur in the graph.
         """
         fusions = self._fuse(graph_module)
         prepared = prepared_values_of(graph_module) if fusions else ()
@@ -110,7 +110,7 @@ class GraphCompiler:
         return compiled
 
     def _fuse(self, graph_module: torch.fx.GraphModule) -> Report | None:
-        """Run the fusions; `None` where the configuration has none."""
+        """Run the fusions; return `None` if the configuration has none."""
         if self._pipeline is None:
             return None
         if self._is_stored:

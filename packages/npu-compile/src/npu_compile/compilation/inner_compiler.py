@@ -1,4 +1,4 @@
-"""The compiler of torch_npu's that mode ``torchair`` runs behind the fusions."""
+"""The torch_npu compiler that mode ``torchair`` runs after the fusions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class CompilingDevice(Protocol):
-    """The optional part of a device: compilers of FX graphs that its vendor brings."""
+    """The optional part of a device that provides FX compilers of its vendor."""
 
     def fx_compiler(self, name: str) -> FxCompiler:
-        """Return the compiler of a name; what it returns launches operators and captures nothing.
+        """Return the named compiler; its result launches operators and captures nothing.
 
-        The graph is one of Dynamo's, with fake values; inputs and weights are its arguments.
+        It compiles Dynamo graphs with fake values, whose inputs and weights are arguments.
         """
 
 
 def inner_compiler_of(config: CompileConfig, device: GraphDevice) -> FxCompiler | None:
-    """Return what compiles whole graphs behind the fusions; ``None`` but in mode ``torchair``.
+    """Return the compiler for whole graphs after fusion; ``None`` except in mode ``torchair``.
 
     Raises:
-        ConfigError: the device brings no compilers.
-        FeatureNotSupportedError: it lacks this one, as some builds of torch_npu may.
+        ConfigError: The device provides no compilers.
+        FeatureNotSupportedError: It lacks this compiler, as some builds of torch_npu do.
     """
     if config.mode is not CompileMode.TORCHAIR:
         return None

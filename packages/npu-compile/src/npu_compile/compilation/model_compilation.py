@@ -1,4 +1,4 @@
-"""The front door: ``compile_model(model, config)``."""
+"""Defines ``compile_model(model, config)``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fx_passes import Pipeline
-    from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphContext, GraphDevice
+    from npu_graph_runtime.observer import RuntimeObserver
 
 
 def compile_model(
@@ -27,28 +28,27 @@ def compile_model(
 ) -> CompiledModel:
     """Compile a model for NPU graph execution.
 
-    Nothing runs yet: Dynamo compiles at the first call, graphs are captured inside a capture
+    Nothing runs yet. Dynamo compiles at the first call, and graphs are captured inside a capture
     session, which a :class:`~npu_compile.DecodeRunner` opens.
 
     Args:
-        model: a module or function on tensors that Dynamo traces as one graph. What Dynamo must
-            not look into (attention with host arguments) is an opaque custom operator.
-        config: how to run it; a mapping is read by :meth:`CompileConfig.from_mapping`, ``None``
+        model: a module or function on tensors that Dynamo traces as one graph. Wrap code that
+            Dynamo must not trace (attention with host arguments) in a custom operator.
+        config: the configuration. A mapping is read by :meth:`CompileConfig.from_mapping`; ``None``
             fuses and runs eagerly.
-        device: the device seam; by default the current NPU.
-        dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls.
-        context: says at each call of the model what its run mode and graph key are; by default the
-            compiled model makes one. In mode ``breakable`` the model's functions are marked by
-            ``runs_eagerly`` of the same one.
-        observer: told of captures and replays.
-        pipeline: rewrites the graph, in place of the pipeline that ``config.fusions`` names: rules
-            of your own, those for collectives of ``fx_passes.fusions.parallel``, or passes with
-            other arguments, such as ``ForwardCopiesPass(private=...)``.
+        device: the device; by default the current NPU.
+        dynamic_arg_dims: maps tensor arguments to the dimensions whose size changes between calls.
+        context: provides run mode and graph key for each call; by default a new one. In mode
+            ``breakable``, pass the context with which you marked functions by ``runs_eagerly``.
+        observer: receives captures and replays.
+        pipeline: rewrites the graph, instead of the pipeline named by ``config.fusions``. Use it
+            for rules of your own, rules for collectives of ``fx_passes.fusions.parallel``, or
+            passes with other arguments, such as ``ForwardCopiesPass(private=...)``.
 
     Raises:
-        ConfigError: the configuration cannot be used.
-        SiblingVersionError: a package that this one joins is outside of the stated range.
-        DeviceUnavailableError: no device was given and there is no NPU.
+        ConfigError: The configuration is invalid.
+        SiblingVersionError: The version of a package that npu-compile uses is outside its range.
+        DeviceUnavailableError: No device was given and there is no NPU.
     """
     config = CompileConfig.of(config)
     return CompiledModel(

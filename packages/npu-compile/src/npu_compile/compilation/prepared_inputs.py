@@ -1,4 +1,4 @@
-"""Values prepared of weights, as inputs of a graph: computed outside of what is captured of it."""
+"""Passes values computed from weights to a graph as inputs, so that they are not captured."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 def give_prepared_values(
     graph_module: GraphModule,
 ) -> tuple[GraphModule, Callable[[Callable[..., Any]], Callable[..., Any]]]:
-    """Make inputs, behind those of a graph, of the values that it prepares of its weights.
+    """Turn the values that a graph prepares from its weights into additional inputs.
 
-    So no piece of the graph makes them, and a piece that is captured finds them at one address.
+    No piece of the graph then computes them, and a captured piece finds them at a fixed address.
 
     Args:
-        graph_module: A graph of Dynamo after the fusions. Dynamo still reads its inputs, so it
-            stays as it is.
+        graph_module: A Dynamo graph after the fusions. Dynamo still reads its inputs, so it
+            is not changed.
 
     Returns:
-        A module whose graph takes them, the given one where there are none; and what makes of a
-        callable that takes all inputs one that takes the graph's own.
+        A module whose graph has the additional inputs (the given module if there are none), and a
+        function that turns a callable with all inputs into one with the graph's own inputs.
     """
     if not prepared_values_of(graph_module):
         return graph_module, lambda call: call

@@ -1,1 +1,1 @@
-"""What a caller chooses: the configuration, its bad values, and the names that engines give it."""
+"""Options of a compilation: the configuration, its validation, and aliases of other engines."""

@@ -1,4 +1,4 @@
-"""The configuration of a compilation: one frozen value, from Python, a mapping, JSON or a file."""
+"""The configuration of a compilation: an immutable value from Python, a mapping, JSON or a file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from npu_compile.configuration.config_values import is_whole, name_hint, require
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
 from npu_compile.configuration.option_flags import read_flags
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import (
-    AddressCheck,
-    CaptureBudget,
-    CaptureGuard,
-    CaptureSizeError,
-    RunMode,
-)
+from npu_graph_runtime import AddressCheck, RunMode
+from npu_graph_runtime.diagnosis import CaptureGuard
+from npu_graph_runtime.errors import CaptureSizeError
+from npu_graph_runtime.planning import CaptureBudget
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,20 +32,20 @@ class CompileMode(str, Enum):
     """How a compiled model is executed.
 
     Attributes:
-        EAGER: fused operators, launched one by one; nothing is captured.
-        FULL: the whole model is captured, attention included; its step parameters are rewritten in
-            the captured graph at each replay. Decode steps of ``capture_sizes``, and prefill and
-            mixed steps of ``prefill_capture_sizes``.
-        PIECEWISE: the graph is split at the splitting ops; the pieces between them are captured,
+        EAGER: fused operators are launched one by one; nothing is captured.
+        FULL: the whole model is captured, including attention, whose step parameters are updated in
+            the captured graph at each replay. ``capture_sizes`` are captured for decode and
+            ``prefill_capture_sizes`` for prefill and mixed steps.
+        PIECEWISE: the graph is split at the splitting ops. The pieces between them are captured;
             the splitting ops run eagerly.
         FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in
             ``PIECEWISE``.
-        BREAKABLE: as ``PIECEWISE``, but the model itself says what runs eagerly, by
-            ``npu_graph_runtime.runs_eagerly``; without fusions no compiler is needed.
-        TORCHAIR: as ``FULL``, with a compiler of torch_npu's behind the fusions, which
-            ``inner_compiler`` names; capture and update are the same.
-        MEASURED: each graph key in that of ``measured_modes`` whose steps cost the host least, as
-            the runners measure it when they capture.
+        BREAKABLE: like ``PIECEWISE``, but the model itself marks the functions that run eagerly,
+            with ``npu_graph_runtime.runs_eagerly``. Without fusions no compiler is needed.
+        TORCHAIR: like ``FULL``, but the fused graph is also compiled by a compiler of torch_npu,
+            chosen by ``inner_compiler``.
+        MEASURED: each graph key uses the mode of ``measured_modes`` with the lowest host time per
+            step, which the runners measure when they capture.
     """
 
     EAGER = "eager"
@@ -66,13 +63,13 @@ class CompileMode(str, Enum):
 
     @property
     def decode_run_mode(self) -> RunMode:
-        """The run mode of decode steps that a capture size fits; eager where it is measured."""
+        """The run mode of decode steps that fit a capture size; ``EAGER`` if it is measured."""
         is_full = self is CompileMode.FULL_DECODE_AND_PIECEWISE
         return RunMode.FULL if is_full else self.prefill_run_mode
 
     @property
     def prefill_run_mode(self) -> RunMode:
-        """The run mode of prefill and mixed steps that a capture size fits; likewise."""
+        """The run mode of prefill steps that fit a capture size; ``EAGER`` if it is measured."""
         if self in {CompileMode.FULL, CompileMode.TORCHAIR}:
             return RunMode.FULL
         captures = self.splits or self is CompileMode.BREAKABLE
@@ -83,11 +80,12 @@ _NOT_MEASURED: Final = frozenset({CompileMode.MEASURED, CompileMode.TORCHAIR})
 
 
 class InnerCompiler(str, Enum):
-    """Which of torch_npu's compilers mode ``torchair`` uses; a process can use one of them.
+    """The torch_npu compiler that mode ``torchair`` uses. A process can use only one of them.
 
     Attributes:
-        NPUGRAPH_EX: npugraph_ex, told to run eagerly, so that it captures nothing itself.
-        TORCHAIR: torchair in its mode ``reduce-overhead``, likewise; torch_npu deprecates it.
+        NPUGRAPH_EX: npugraph_ex, configured to run eagerly so that it captures nothing itself.
+        TORCHAIR: torchair in its mode ``reduce-overhead``, also without capture. torch_npu
+            deprecates it.
     """
 
     NPUGRAPH_EX = "npugraph_ex"
@@ -95,14 +93,14 @@ class InnerCompiler(str, Enum):
 
 
 class Fusions(str, Enum):
-    """The pipelines of fx-passes that a configuration can name.
+    """The fx-passes pipelines that a configuration can name.
 
     Attributes:
-        DEFAULT: ``fx_passes.default_npu_pipeline``: joins the operators of torch_npu that a model
-            calls.
-        RAISE: ``fx_passes.raising.raising_pipeline``: first rewrites what a model in plain torch
-            spells (norms, rotary embedding, activations, attention) into these operators.
-        NONE: nothing is rewritten.
+        DEFAULT: ``fx_passes.default_npu_pipeline``, which fuses the torch_npu operators that a
+            model calls.
+        RAISE: ``fx_passes.raising.raising_pipeline``, which first rewrites plain torch code (norms,
+            rotary embedding, activations, attention) into these operators.
+        NONE: no fusion.
     """
 
     DEFAULT = "default"
@@ -111,12 +109,12 @@ class Fusions(str, Enum):
 
 
 class CaptureFailure(str, Enum):
-    """What a runner does where the device refuses to capture a size, for want of memory say.
+    """What a runner does if the device rejects a size, for example for lack of memory.
 
     Attributes:
-        RAISE: release what is captured, and raise the error.
-        SKIP_SIZE: warn, and go on with the other sizes: batches of this one are padded to the next
-            that was captured, or run eagerly where there is none. If the device refuses all sizes
+        RAISE: release all captured graphs and raise the error.
+        SKIP_SIZE: warn and continue with the other sizes. Batches of this size are padded to the
+            next captured size, or run eagerly if there is none. If the device rejects all sizes,
             the first error is raised.
     """
 
@@ -126,64 +124,64 @@ class CaptureFailure(str, Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CompileConfig:
-    """What to do with a model.
+    """Options of a compilation.
 
     Attributes:
         mode: how the compiled model is executed; a string is accepted.
         splitting_ops: names of the operators (``"namespace::name"`` or
-            ``"namespace::name.overload"``) at which the graph is split. Needed by, and only used
+            ``"namespace::name.overload"``) at which the graph is split. Required by, and only used
             in, the modes ``piecewise`` and ``full_decode_and_piecewise``.
-        allow_absent: whether splitting ops may be missing from a model, as in a list that serves
+        allow_absent: whether splitting ops may be missing from a model, for a list that serves
             several models. A model that calls none of them is captured as one piece.
-        side_inputs: for a splitting op the names of values of the graph that its piece receives
-            although no edge of the graph says so; a mapping is accepted. See
+        side_inputs: maps a splitting op to the names of values that its piece receives in addition
+            to the inputs that the graph shows; a mapping is accepted. See
             ``piecewise_split.plan_split``.
-        measured_modes: what mode ``measured`` chooses from: any of ``eager``, ``full``,
-            ``piecewise``, ``full_decode_and_piecewise`` and ``breakable``, strings accepted, in the
-            order of preference for steps that cost the same. By default ``eager``, ``full`` and,
-            with ``splitting_ops``, ``piecewise``. Used in that mode only.
-        inner_compiler: what mode ``torchair`` compiles with; a string is accepted. Used in that
-            mode only.
-        capture_sizes: batch sizes (rows of the decode batch) for which graphs are captured; a batch
-            is padded to the next one, its bucket, in every mode. Sorted and unique after
-            construction.
-        prefill_capture_sizes: likewise for prefill and mixed steps, in tokens. Steps are padded to
-            these sizes in every mode, so that modes compare bitwise, and captured in those that
-            capture prefill.
-        fuse: ``False`` switches the pipeline off, whatever it is, as ``fusions="none"`` does.
+        measured_modes: modes that ``measured`` chooses from: any of ``eager``, ``full``,
+            ``piecewise``, ``full_decode_and_piecewise`` and ``breakable``, as strings or members.
+            If steps cost the same, earlier modes win. Default: ``eager``, ``full`` and, with
+            ``splitting_ops``, ``piecewise``. Only used in mode ``measured``.
+        inner_compiler: the compiler of mode ``torchair``; a string is accepted. Only used in that
+            mode.
+        capture_sizes: decode batch sizes (rows) to capture graphs for. A batch is padded to the
+            next size, its bucket, in every mode. Sorted and unique after construction.
+        prefill_capture_sizes: numbers of tokens to capture prefill and mixed steps for. Steps are
+            padded to these sizes in every mode, so that modes compare bitwise, and captured in
+            modes that capture prefill. Sorted and unique after construction.
+        fuse: ``False`` disables the pipeline, like ``fusions="none"``.
         fusions: the pipeline: ``"default"``, ``"raise"``, ``"none"`` (see ``Fusions``), or
-            ``"module:function"``, where the function takes nothing and returns an
-            ``fx_passes.Pipeline``. In Python, `compile_model` also takes the pipeline itself.
-        disabled_fusions: names of passes and rules of the pipeline to leave out.
-        exact_fusions: whether only rules run that change no bit of a result.
-        required_fusions: names of rules each of which must match in every graph; otherwise the
-            compilation fails and says why they did not.
-        soc: name of the device, as ``torch.npu.get_device_name()`` gives it, for fusions of kernels
-            that not all devices have. Used with ``"default"`` and ``"raise"`` only.
+            ``"module:function"`` for a function without arguments that returns an
+            ``fx_passes.Pipeline``. In Python, you can pass the pipeline itself to `compile_model`.
+        disabled_fusions: names of passes and rules to leave out of the pipeline.
+        exact_fusions: whether to run only rules that keep results bitwise identical.
+        required_fusions: names of rules that must match in every graph; otherwise compilation fails
+            with the reasons.
+        soc: name of the device, as returned by ``torch.npu.get_device_name()``, for fusions into
+            kernels that not all devices have. Only used with ``"default"`` and ``"raise"``.
         address_check: when captured callables compare their inputs with those of the capture; a
             string is accepted. The runners own static buffers, so ``first_replay`` finds every
-            mistake that they can make. In the backend for ``torch.compile`` a piece that reads
-            what a splitting op returns compares at every replay, but for ``never``.
-        warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
+            mistake that they can make. In the ``torch.compile`` backend, a piece that reads the
+            result of a splitting op compares at every replay, unless this is ``never``.
+        warmup_runs: eager runs of a callable before it is captured, at least 1. The first run of an
             operator may allocate or synchronise, which a capture forbids.
-        capture_guard: whether an extra eager run before each capture looks for work that cannot be
-            captured, and names its line: ``off``, ``warn`` or ``raise``; a string is accepted. It
-            makes each capture longer by that run; a replay costs nothing.
-        shadow_every: run one captured step of this many eagerly too, and compare it with its
-            graphs; a difference raises ``ShadowDifferenceError``. ``ShadowValidation`` of
-            npu_graph_runtime says what a compared step costs. A decode runner of run mode ``FULL``
-            needs ``set_lengths`` for it. ``None`` compares no step.
-        capture_failure: what runners do where the device refuses a size; a string is accepted.
-        capture_budget: what the captured graphs of all runners of the model may take of the device;
-            a mapping is accepted, and an empty one is what the device has left. Sizes that it does
-            not hold are left out, by what the first two captures took. Without it nothing is
-            measured, and all sizes are captured.
-        cache_folder: where `compile_model` keeps what it compiled and looks for it before it
-            compiles; a path is accepted. ``None`` keeps nothing. What lies there is run, so nobody
-            else may be able to write there.
+        capture_guard: ``off``, ``warn`` or ``raise``; a string is accepted. Unless ``off``, an
+            extra eager run before each capture finds work that cannot be captured, and names its
+            source line. It makes captures slower; replays cost nothing.
+        shadow_every: ``n``: run every ``n``-th captured step eagerly as well, and compare it with
+            its graphs; a difference raises ``ShadowDifferenceError``. See
+            ``npu_graph_runtime.diagnosis.ShadowValidation`` for the cost. A decode runner with run
+            mode ``FULL`` then needs ``set_lengths``. ``None`` compares no step.
+        capture_failure: what runners do if the device rejects a size; a string is accepted.
+        capture_budget: limits for the captured graphs of all runners of the model; a mapping is
+            accepted. An empty mapping means everything the device has left. Sizes that do not fit,
+            judged by the first two captures, are dropped. ``None`` measures nothing and captures
+            all sizes.
+        cache_folder: folder where `compile_model` stores compilations and looks for them; a path is
+            accepted. ``None`` disables the cache. Files in it are executed, so nobody else may be
+            able to write there.
 
     Raises:
-        ConfigError: a value has the wrong type or is out of its range, or two contradict.
+        ConfigError: A value has the wrong type or is out of range, or two values contradict each
+            other.
     """
 
     mode: CompileMode = CompileMode.EAGER
@@ -248,7 +246,7 @@ class CompileConfig:
 
     @property
     def modes(self) -> tuple[CompileMode, ...]:
-        """The modes that steps may run in: those that are measured, or the one."""
+        """The modes that steps may run in: the measured modes, or the single mode."""
         return self.measured_modes if self.mode is CompileMode.MEASURED else (self.mode,)
 
     @property
@@ -258,17 +256,17 @@ class CompileConfig:
 
     @property
     def decode_run_modes(self) -> tuple[RunMode, ...]:
-        """The run modes of decode steps that a capture size fits; one unless it is measured."""
+        """The run modes of decode steps that fit a capture size; several only if measured."""
         return tuple(dict.fromkeys(mode.decode_run_mode for mode in self.modes))
 
     @property
     def prefill_run_modes(self) -> tuple[RunMode, ...]:
-        """Likewise of prefill and mixed steps."""
+        """The run modes of prefill steps that fit a capture size; several only if measured."""
         return tuple(dict.fromkeys(mode.prefill_run_mode for mode in self.modes))
 
     @classmethod
     def of(cls, config: CompileConfig | Mapping[str, Any] | None) -> CompileConfig:
-        """Return a configuration as callers give it: one, a mapping, or ``None`` for the defaults.
+        """Return a configuration from a configuration, a mapping, or ``None`` for the defaults.
 
         Raises:
             ConfigError: as for :meth:`from_mapping`.
@@ -279,15 +277,15 @@ class CompileConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> CompileConfig:
-        """Make a configuration from keys and values, e.g. of a parsed JSON object.
+        """Create a configuration from keys and values, for example of a parsed JSON object.
 
         Args:
-            values: field names of this class to values; lists stand for tuples. Options of SGLang
-                and vLLM may stand for fields, see ``OPTION_ALIASES``.
+            values: maps field names of this class to values; lists are accepted for tuples. You can
+                also use options of SGLang and vLLM, see ``OPTION_ALIASES``.
 
         Raises:
-            ConfigError: an unknown key (the message names the nearest known one), a bad value, or
-                two options that contradict.
+            ConfigError: A key is unknown (the message names the nearest known one), a value is
+                invalid, or two options contradict each other.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         values = with_own_names(values)
@@ -299,10 +297,10 @@ class CompileConfig:
 
     @classmethod
     def from_json(cls, text: str) -> CompileConfig:
-        """Make a configuration from a JSON object.
+        """Create a configuration from a JSON object.
 
         Raises:
-            ConfigError: the text is not a JSON object, or as for :meth:`from_mapping`.
+            ConfigError: The text is not a JSON object, or as for :meth:`from_mapping`.
         """
         try:
             values = json.loads(text)
@@ -317,10 +315,10 @@ class CompileConfig:
 
     @classmethod
     def from_file(cls, path: str | Path) -> CompileConfig:
-        """Make a configuration from a file: TOML if its name ends in ``.toml``, else JSON.
+        """Create a configuration from a file: TOML if its name ends in ``.toml``, else JSON.
 
         Raises:
-            ConfigError: the file cannot be read, or as for :meth:`from_json`.
+            ConfigError: The file cannot be read, or as for :meth:`from_json`.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -333,22 +331,22 @@ class CompileConfig:
 
     @classmethod
     def from_flags(cls, arguments: Sequence[str]) -> CompileConfig:
-        """Make a configuration from flags of a command line, as engines take them.
+        """Create a configuration from command line flags, as engines accept them.
 
         Args:
             arguments: words such as ``["--mode", "full", "--capture-sizes", "1", "2"]``: field
                 names with ``-`` for ``_``, or options of ``OPTION_ALIASES``. A flag without a value
-                is true; a value is JSON, or else a text.
+                is true. A value is parsed as JSON, or else used as a string.
 
         Raises:
-            ConfigError: no flags, or as for :meth:`from_mapping`.
+            ConfigError: The words are not flags, or as for :meth:`from_mapping`.
         """
         fields = dataclasses.fields(cls)
         lists = [field.name for field in fields if isinstance(field.default, tuple)]
         return cls.from_mapping(read_flags(arguments, lists))
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all keys and values, plain enough for JSON; `from_mapping` takes them back."""
+        """Return all keys and values as plain data for JSON; `from_mapping` accepts the result."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["side_inputs"] = dict(self.side_inputs)
         return {key: _plain(value) for key, value in values.items()}
@@ -387,7 +385,7 @@ class CompileConfig:
         return str(found)
 
     def _check_fusions(self) -> None:
-        """Refuse options of a pipeline that the configuration does not have."""
+        """Reject pipeline options that do not apply to this configuration."""
         soc: object = self.soc
         if not isinstance(soc, str):
             raise ConfigError(
@@ -455,7 +453,7 @@ def _folder(value: object) -> str | None:
 
 
 def _plain(value: object) -> object:
-    """Return a value of a field as JSON has it."""
+    """Return the value of a field as plain data for JSON."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):

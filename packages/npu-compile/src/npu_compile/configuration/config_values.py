@@ -1,4 +1,4 @@
-"""Single values of a configuration: what is said of a wrong one."""
+"""Validation of single configuration values."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
 
 def name_hint(found: object, known: Collection[str], near: Collection[str] = ()) -> str:
-    """Return what helps where a name is not known: the nearest one, or else all.
+    """Return a hint for an unknown name: the nearest known name, or else all of them.
 
     Args:
-        found: what was given.
+        found: the unknown name.
         known: the names to list.
-        near: further names that may be the nearest one.
+        near: more names that are considered for the nearest one.
     """
     nearest = difflib.get_close_matches(str(found), [*known, *near], n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"
 
 
 def is_whole(value: object, *, least: int) -> bool:
-    """Return whether a value is a whole number, and no truth value, of at least so much."""
+    """Return whether a value is an integer (and not a bool) of at least a minimum."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def require_boolean(key: str, value: object) -> bool:
-    """Return a value that has to be true or false.
+    """Return a value that must be true or false.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: The value is neither.
     """
     if not isinstance(value, bool):
         raise ConfigError(

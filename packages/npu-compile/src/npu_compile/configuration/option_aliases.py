@@ -1,4 +1,4 @@
-"""Options of SGLang, vLLM and vLLM-Ascend, and of changes proposed to them, under their names."""
+"""Option names of SGLang, vLLM and vLLM-Ascend, and of changes proposed to them."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _QUANTIZING_RULES: Final = (
 
 
 class Meaning(NamedTuple):
-    """A field of ``CompileConfig`` that an option stands for.
+    """The field of ``CompileConfig`` that an option corresponds to.
 
     Attributes:
         field: its name.
         value: its value.
-        is_default: whether any other option may say something else.
+        is_default: whether other options may override it.
     """
 
     field: str
@@ -72,15 +72,16 @@ _Reader = Callable[[object], Iterator[Meaning]]
 
 
 def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those of other engines said in the fields of ``CompileConfig``.
+    """Translate options of other engines into fields of ``CompileConfig``.
 
-    Splitting ops without a mode are for mode ``piecewise``.
+    Splitting ops without a mode imply mode ``piecewise``.
 
     Args:
-        values: names to values, ours and those in ``OPTION_ALIASES`` mixed; others stay.
+        values: maps names to values; our fields and names of ``OPTION_ALIASES`` may be mixed. Other
+            names are kept.
 
     Raises:
-        ConfigError: a value that has no meaning here, or two options that say different things.
+        ConfigError: A value has no equivalent here, or two options contradict each other.
     """
     values = _without_groups(values)
     own = {key: value for key, value in values.items() if key not in OPTION_ALIASES}
@@ -114,7 +115,7 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_groups(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with those that engines group under one name put beside the others."""
+    """Flatten options that engines group under one name."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         inner = {name: value}
@@ -150,7 +151,7 @@ def _mapping(name: str, value: object) -> Mapping[str, Any]:
 
 
 def _limit(own: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Leave out sizes above a limit; without sizes take SGLang's up to it."""
+    """Drop sizes above a limit; without sizes, use SGLang's sizes up to the limit."""
     for name, (field, formula) in _LIMITS.items():
         limit = values.get(name)
         if limit is None:
@@ -180,7 +181,7 @@ def _is_same(left: object, right: object) -> bool:
 
 
 def _qualified_names(names: object) -> object:
-    """Return names of operators as ``namespace::name`` where they are ``namespace.name``."""
+    """Return operator names as ``namespace::name``, also if given as ``namespace.name``."""
     if not isinstance(names, (list, tuple)):
         return names
     return tuple(

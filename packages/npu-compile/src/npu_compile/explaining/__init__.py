@@ -1,1 +1,1 @@
-"""What is done to a model, shown without running it."""
+"""Shows what is done to a model, without running it."""

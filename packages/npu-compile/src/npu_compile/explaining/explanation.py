@@ -1,4 +1,4 @@
-"""What a compilation would do to a model, looked at without running or capturing anything."""
+"""Explains what a compilation does to a model, without running or capturing anything."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ _NUMBER = re.compile(r"(?<=\w)_\d+`")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """What a configuration does to a model. ``str`` of it is a text for a person.
+    """What a configuration does to a model. ``str()`` returns readable text.
 
     Attributes:
-        name: of the model.
+        name: name of the model.
         config: the configuration.
         report: fusions with near misses, and the split plan.
-        launches_before: operators that one step launches before any fusion; views, sizes and
-            elements of tuples are not among them. ``None`` where no fusion rule ran.
-        launches_after: those after it.
-        operators_before: what is launched before any fusion, attention's opaque operators included,
-            which the numbers leave out; ``None`` where no fusion rule ran.
-        operators_after: those after it.
-        raised: for each kind of place in a model in plain torch, how many were raised, as text.
-        modules: for each node, by name, the path of the module that it came from.
-        fusions_page: what :meth:`html` shows of the fusions.
+        launches_before: operators that one step launches before fusion, not counting views, sizes
+            and elements of tuples; ``None`` if no fusion rule ran.
+        launches_after: the same after fusion.
+        operators_before: the operators launched before fusion, including the opaque operators of
+            attention, which the numbers do not count; ``None`` if no fusion rule ran.
+        operators_after: the same after fusion.
+        raised: for each kind of place in a plain torch model, how many were raised, as text.
+        modules: maps the name of each node to the path of the module it came from.
+        fusions_page: the part of :meth:`html` about fusions.
     """
 
     name: str
@@ -72,15 +72,15 @@ class Explanation:
 
     @property
     def layers(self) -> tuple[LayerGroup, ...]:
-        """Layers of the model in order, equal neighbours as one; empty where nothing is fused."""
+        """Layers of the model in order, equal neighbours merged; empty if nothing is fused."""
         return fold_layers(self.operators_before or (), self.operators_after or ())
 
     def num_device_graphs(self) -> dict[str, int | None]:
-        """Return how many device graphs are captured, for ``decode`` and for ``prefill``.
+        """Return the number of captured device graphs, for ``decode`` and for ``prefill``.
 
-        That is one for each capture size and each piece between splitting ops, and one for each
-        size where the whole model is captured. ``None`` in mode ``breakable``, where it depends on
-        what the model marks. In mode ``measured`` it is the most that can be chosen.
+        One per capture size and piece between splitting ops, or one per size if the whole model is
+        captured. ``None`` in mode ``breakable``, where it depends on the model's marks. In mode
+        ``measured`` it is the largest number that can be chosen.
         """
         sizes = {
             "decode": (self.config.decode_run_modes, self.config.capture_sizes),
@@ -96,7 +96,7 @@ class Explanation:
         }
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all of it as plain data that JSON can hold."""
+        """Return the explanation as plain data for JSON."""
         fusions, plan = self.report.fusions, self.report.plan
         return {
             "name": self.name,
@@ -110,7 +110,7 @@ class Explanation:
         }
 
     def html(self) -> str:
-        """Return all of it as one page, without scripts, that needs no other file."""
+        """Return the explanation as one self-contained page without scripts."""
         title = f"{self.name}, mode {self.config.mode.value}"
         return self.fusions_page.html(
             introduction(title, [*self._summary()], self.report.plan, self.layers)
@@ -190,11 +190,11 @@ def explain(
     dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
     pipeline: Pipeline | None = None,
 ) -> Explanation:
-    """Trace, fuse and split a model as `compile_model` would, and say what was done.
+    """Trace, fuse and split a model as `compile_model` would, and report what was done.
 
-    Nothing is run and nothing is captured, so no device is needed; tensors may be on ``meta``. The
-    fusions of NPUs are tried where the process has their operators, thus where torch_npu is
-    imported, which cann-sim lets do without an NPU.
+    Nothing is run or captured, so you need no device, and tensors may be on ``meta``. NPU fusions
+    are tried only if the process has their operators, that is, if torch_npu is imported. With
+    cann-sim you can import it without an NPU.
 
     Args:
         model: as for `compile_model`.
@@ -204,8 +204,8 @@ def explain(
         pipeline: as for `compile_model`.
 
     Raises:
-        ConfigError: the configuration cannot be used, or the model is not one graph for Dynamo.
-        SplittingOpError: a splitting op of the configuration is not in the model.
+        ConfigError: The configuration is invalid, or Dynamo does not trace the model as one graph.
+        SplittingOpError: A splitting op of the configuration is not in the model.
     """
     config = CompileConfig.of(config)
     dims = dict(dynamic_arg_dims or {})
@@ -257,7 +257,7 @@ def explain(
 
 
 class _GraphCompiledError(Exception):
-    """Ends the call of a model whose graph is compiled, before anything of it runs."""
+    """Ends the call of a model after its graph is compiled, before any of it runs."""
 
 
 def _stop(*args: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What stands above the fusions on the page of an explanation: figures and the pieces."""
+"""The part of an explanation's page above the fusions: figures and pieces."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def introduction(
     """Return the HTML.
 
     Args:
-        title: of the page.
+        title: title of the page.
         summary: lines of figures, as text.
-        plan: how the graph is split, if it is.
-        layers: of the model, equal ones as one.
+        plan: the split plan, if the graph is split.
+        layers: layers of the model, equal ones merged.
     """
     figures = "".join(f"<li>{escape(line)}</li>" for line in summary)
     pieces = "" if plan is None else "".join(_pieces(plan))
@@ -44,7 +44,7 @@ def introduction(
 
 
 def _layer_rows(layers: Sequence[LayerGroup]) -> Iterator[str]:
-    """Yield a table of what one layer of each group launches, and what that reads and writes."""
+    """Yield a table of the launches of one layer of each group, and the bytes they move."""
     if not layers:
         return
     yield (
@@ -64,7 +64,7 @@ def _layer_rows(layers: Sequence[LayerGroup]) -> Iterator[str]:
 
 
 def _pieces(plan: SplitPlan) -> Iterator[str]:
-    """Yield the pieces in their order, each with what is held in memory in front of it."""
+    """Yield the pieces in order, each with the memory alive before it."""
     yield (
         f"<h2>{len(plan.pieces)} pieces</h2><p>Captured pieces and splitting ones, in the order "
         "in which they run; between them the bytes that are held at the cut.</p>"

@@ -1,4 +1,4 @@
-"""Which operators a graph launches, before its fusions and after them."""
+"""Lists the operators that a graph launches, before and after its fusions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class LaunchedOperator:
 
     Attributes:
         node: name of its node.
-        name: of the operator.
-        shapes: of the tensors that it returns, as text; empty for an operator that returns nothing
-            and writes into what it is given, as attention behind an opaque operator does.
-        module: path of the module that calls it, as in ``named_modules``; empty for the model.
-        bytes: what it reads and writes; ``None`` where a size is not a known number.
+        name: name of the operator.
+        shapes: shapes of the returned tensors, as text; empty for an operator that returns nothing
+            and writes into its arguments, such as attention in a custom operator.
+        module: path of the module that calls it, as in ``named_modules``; empty for the model
+            itself.
+        bytes: bytes read and written; ``None`` if a size is not a known number.
     """
 
     node: str
@@ -47,12 +48,12 @@ class LaunchedOperator:
 class LaunchObserver:
     """Lists the operators that are launched before and after the passes of one run.
 
-    Before means behind the first normalisation, as for `fx_passes.reports.CostObserver`.
+    "Before" means after the first normalisation, as in `fx_passes.reports.CostObserver`.
 
     Attributes:
-        before: what the graph launched; ``None`` until a pipeline has run.
-        after: what it launches now; ``None`` until a pipeline has run.
-        modules: for each node seen, by name, the path of the module that it came from.
+        before: operators launched before the passes; ``None`` until a pipeline has run.
+        after: operators launched now; ``None`` until a pipeline has run.
+        modules: maps the name of each node seen to the path of the module it came from.
     """
 
     def __init__(self) -> None:
@@ -61,14 +62,14 @@ class LaunchObserver:
         self.modules: dict[str, str] = {}
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
-        """List the operators in front of the first pass."""
+        """List the operators before the first pass."""
         del name
         self.modules.update((node.name, module_of(node)) for node in graph_module.graph.nodes)
         if self.before is None:
             self.before = self.after = tuple(_launched(graph_module))
 
     def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
-        """List them again where a pass changed the graph."""
+        """List the operators again if a pass changed the graph."""
         if report.modified:
             self.after = tuple(_launched(graph_module))
         if report.name == "normalize" and report.round == 1:
@@ -133,7 +134,7 @@ def _writes(schema: torch.FunctionSchema) -> bool:
 
 
 def _only_looks(schema: torch.FunctionSchema) -> bool:
-    """Return whether what an operator returns is memory that it was given, and did not write."""
+    """Return whether an operator returns only memory of its arguments, without writing it."""
     aliases = [returned.alias_info for returned in schema.returns]
     return schema.name != "aten::contiguous" and any(
         alias is not None and not alias.is_write for alias in aliases

@@ -1,4 +1,4 @@
-"""Equal layers of a model, folded: what each launches before the fusions and after them."""
+"""Groups equal layers of a model, with their launches before and after fusion."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _LAYER = re.compile(r"^(?P<list>(?:[^.\d][^.]*\.)*[^.\d][^.]*)\.(?P<number>\d+)(
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LayerGroup:
-    """Layers that follow each other and launch the same.
+    """Consecutive layers with the same launches.
 
     Attributes:
-        first: path of the first layer's module; empty for what is in no layer.
-        last: path of the last one.
-        count: how many there are.
-        before: what the first one launches before any fusion.
-        after: likewise after the fusions.
+        first: path of the first layer's module; empty for operators outside layers.
+        last: path of the last layer's module.
+        count: number of layers.
+        before: launches of the first layer before fusion.
+        after: launches of the first layer after fusion.
     """
 
     first: str
@@ -36,13 +36,13 @@ class LayerGroup:
 
     @property
     def title(self) -> str:
-        """Return what the group is called, such as ``model.layers.1 to model.layers.34 (x 34)``."""
+        """Return the name of the group, such as ``model.layers.1 to model.layers.34 (x 34)``."""
         if not self.first:
             return "outside of layers"
         return self.first if self.count == 1 else f"{self.first} to {self.last} (x {self.count})"
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return it as plain data that JSON can hold; of one layer."""
+        """Return one layer of the group as plain data for JSON."""
         return {
             "first": self.first,
             "last": self.last,
@@ -61,7 +61,7 @@ class LayerGroup:
 def fold_layers(
     before: Sequence[LaunchedOperator], after: Sequence[LaunchedOperator]
 ) -> tuple[LayerGroup, ...]:
-    """Return the layers of a model in order, equal neighbours as one; last what is in no layer."""
+    """Return the layers of a model in order, equal neighbours merged; other operators come last."""
     by_layer: dict[str, tuple[list[LaunchedOperator], list[LaunchedOperator]]] = {}
     for side, operators in enumerate((before, after)):
         for each in operators:
@@ -78,7 +78,7 @@ def fold_layers(
 
 
 def bytes_of(operators: Iterable[LaunchedOperator]) -> int | None:
-    """Return what operators read and write, or ``None`` where sizes are not known numbers."""
+    """Return the bytes that operators read and write, or ``None`` if a size is not known."""
     total = 0
     for each in operators:
         if each.bytes is None:
@@ -88,7 +88,7 @@ def bytes_of(operators: Iterable[LaunchedOperator]) -> int | None:
 
 
 def shown_bytes(count: int | None) -> str:
-    """Return a number of bytes in the unit in which it is easiest read."""
+    """Format a number of bytes in a suitable unit."""
     if count is None:
         return "bytes depend on dynamic sizes"
     size, unit = float(count), "B"
@@ -121,7 +121,7 @@ def _layer_of(each: LaunchedOperator) -> str:
 def _signature(
     layer: tuple[str, tuple[list[LaunchedOperator], list[LaunchedOperator]]],
 ) -> tuple[object, ...]:
-    """Return what layers have to share to be equal: their list, and all that they launch."""
+    """Return the key by which layers are compared: their list and all their launches."""
     name, sides = layer
     return (name.rpartition(".")[0], *(tuple(_parts(name, each)) for each in sides))
 

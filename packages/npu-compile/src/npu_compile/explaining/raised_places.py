@@ -1,4 +1,4 @@
-"""Which places of a model in plain torch were raised to operators of torch_npu, by kind."""
+"""Counts the places of a plain torch model that were raised to torch_npu operators, by kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RAISING = "raise"
 
 
 class RaisingObserver:
-    """Counts the places that could be raised, and those that were, in the passes of one run."""
+    """Counts the places that could be raised and those that were, in the passes of one run."""
 
     def __init__(self) -> None:
         self._found: Counter[str] | None = None
@@ -26,17 +26,17 @@ class RaisingObserver:
         self._raises = False
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
-        """Count the places in front of the pass that raises."""
+        """Count the places before the raising pass."""
         if name == RAISING and self._found is None:
             self._found = _count(graph_module)
 
     def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
-        """Count what it leaves."""
+        """Count the places that remain."""
         if report.name == RAISING:
             self._left, self._raises = _count(graph_module), True
 
     def lines(self) -> Iterator[str]:
-        """Yield one line a kind; none where the pipeline does not raise."""
+        """Yield one line per kind; none if the pipeline does not raise."""
         if not self._raises or self._found is None:
             return
         for kind in SITE_KINDS:

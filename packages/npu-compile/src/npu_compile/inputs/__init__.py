@@ -1,1 +1,1 @@
-"""What a step is given: inputs as they are declared, placed, packed and copied."""
+"""Inputs of a step: how they are declared, placed, packed and copied."""

@@ -1,4 +1,4 @@
-"""Where the static buffer of an input lies."""
+"""Defines where the static buffer of an input is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from enum import Enum
 
 
 class InputPlace(Enum):
-    """Where the model finds an input of a captured step, and so who may read it.
+    """Where the model finds an input of a captured step.
 
     Attributes:
-        DEVICE: in memory of the device, filled by the packed copy of the step. Values may come from
-            the CPU or from the device.
-        PINNED: in page-locked memory of the host, which the step itself copies to the device,
-            inside its graphs or between them. The host waits for the step before, which may still
-            read it, before it writes the next one: it cannot run ahead.
-        CPU: in ordinary memory of the host, never copied. For code that runs on the host at each
-            step: a function that runs eagerly, a splitting op. A graph holds what host code read of
-            it at the capture, as it does with any number of the host.
+        DEVICE: in device memory, filled by the packed copy of the step. Values may be on the CPU or
+            on the device.
+        PINNED: in page-locked host memory, which the step itself copies to the device, inside its
+            graphs or between them. Before writing it, the host waits for the previous step, which
+            may still read it, so it cannot run ahead.
+        CPU: in ordinary host memory, never copied. For host code that runs at each step: a function
+            that runs eagerly, or a splitting op. A graph keeps the value that host code read at
+            capture, as for any host number.
     """
 
     DEVICE = "device"

@@ -1,4 +1,4 @@
-"""How one input of a step is declared."""
+"""The declaration of one input of a step."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class InputSpec:
     """Declares one input of a step: a tensor ``[rows, *trailing_shape]``.
 
     Attributes:
-        dtype: element type of the static buffer; values are given in it.
-        trailing_shape: all dimensions but the first, which is the padded size of the batch. A value
-            may be narrower in the first trailing dimension; the rest is padded.
-        pad_value: written to rows (and trailing columns) that the batch does not fill.
-        per_sequence: whether there is one row a sequence (a block table, say) and not one a token;
-            the same in a decode step.
-        place: where the static buffer lies; on the device unless told otherwise.
+        dtype: dtype of the static buffer and of the values you pass.
+        trailing_shape: all dimensions except the first, which is the padded size of the batch. A
+            value may be narrower in the first trailing dimension; the rest is padded.
+        pad_value: value for rows (and trailing columns) that the batch does not fill.
+        per_sequence: whether the input has one row per sequence (a block table, say) instead of one
+            per token. In a decode step both are the same.
+        place: where the static buffer is; by default on the device.
 
     Raises:
-        ConfigError: a value has the wrong type, or ``dtype`` cannot hold ``pad_value``.
+        ConfigError: A value has the wrong type, or ``dtype`` cannot represent ``pad_value``.
     """
 
     dtype: torch.dtype
@@ -69,19 +69,19 @@ class InputSpec:
             )
 
     def rows(self, size: StepSize) -> int:
-        """Return the rows of this input in a step of this size."""
+        """Return the number of rows of this input in a step of the given size."""
         return size.sequences if self.per_sequence else size.tokens
 
 
 def require_specs(doing: str, inputs: object) -> None:
-    """See that inputs are declared.
+    """Check that inputs are declared.
 
     Args:
-        doing: what is being done, for messages.
+        doing: the current operation, for messages.
         inputs: the declarations.
 
     Raises:
-        ConfigError: they are of another type.
+        ConfigError: They have another type.
     """
     if not isinstance(inputs, Mapping):
         raise ConfigError(
@@ -97,7 +97,7 @@ def require_specs(doing: str, inputs: object) -> None:
 
 
 def _holds(dtype: torch.dtype, value: object) -> bool:
-    """Return whether padding with a value gives it, but for rounding of floating point."""
+    """Return whether a dtype can represent a padding value, up to floating point rounding."""
     if not isinstance(value, (int, float)):
         return False
     if dtype.is_floating_point or dtype.is_complex:

@@ -1,4 +1,4 @@
-"""Where each input of a step lies in one packed buffer."""
+"""The position of each input of a step in one packed buffer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ALIGNMENT_BYTES = 64
 class PackedLayout:
     """Offsets of inputs in a packed byte buffer, and views of such a buffer.
 
-    Inputs of one place lie side by side, in the order of their declarations: a part of the buffer.
+    Inputs with the same place form one contiguous part of the buffer, in declaration order.
 
     Args:
         specs: input names and their declarations.
         largest: the largest step that fits.
-        device: where values may lie besides the CPU.
+        device: where values may be, besides the CPU.
 
     Attributes:
-        num_bytes: of a whole buffer.
-        part_bytes: of the part of each place; 0 where it has no input.
+        num_bytes: size of a whole buffer.
+        part_bytes: size of the part of each place; 0 if it has no input.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class PackedLayout:
         """Return the inputs of the largest step as views of the parts of a packed buffer.
 
         Args:
-            parts: by place ``[part_bytes]``, uint8, contiguous, on any device; they own the memory
-                and need not lie side by side.
+            parts: for each place ``[part_bytes]``, uint8, contiguous, on any device. They own the
+                memory and need not be adjacent.
         """
         views: dict[str, torch.Tensor] = {}
         for name, spec in self.specs.items():
@@ -76,19 +76,19 @@ class PackedLayout:
     def check(
         self, values: Mapping[str, torch.Tensor], *, most: StepSize, least: int = 1
     ) -> StepSize:
-        """Return the size of a step after checking its inputs against the declarations.
+        """Check the inputs of a step against the declarations and return the step's size.
 
         Args:
             values: one tensor ``[rows, ...]`` for each declared input.
-            most: the size that fits.
-            least: rows that there have to be.
+            most: the largest size that fits.
+            least: minimum number of rows.
 
         Returns:
-            The size; where no input has one row a sequence, as many sequences as fit.
+            The size. If no input has one row per sequence, it has as many sequences as fit.
 
         Raises:
-            InputError: a missing or unknown input, a wrong device, dtype or shape, rows
-                that differ between inputs, too few, or too many.
+            InputError: An input is missing or unknown, has a wrong device, dtype or shape, or the
+                rows differ between inputs or are too few or too many.
         """
         if values.keys() != self.specs.keys():
             missing = sorted(self.specs.keys() - values.keys())
@@ -123,10 +123,10 @@ class PackedLayout:
         return size
 
     def check_on_device(self, name: str, value: torch.Tensor, *, own: StepSize) -> None:
-        """See that a value on the device fits one input of a step of this size.
+        """Check that a value on the device fits one input of a step of this size.
 
         Raises:
-            InputError: it does not, is on the CPU, or the input is unknown.
+            InputError: It does not fit, is on the CPU, or the input is unknown.
         """
         if name not in self.specs:
             raise InputError(
@@ -147,11 +147,11 @@ class PackedLayout:
             )
 
     def require_fits(self, size: StepSize) -> None:
-        """See that a step is not larger than the largest.
+        """Check that a step is not larger than the largest one.
 
         Raises:
-            ConfigError: it is no size.
-            InputError: it is larger.
+            ConfigError: The argument is not a size.
+            InputError: The step is larger.
         """
         require_step_size("loading the inputs of a step", size)
         if size.tokens > self.largest.tokens or size.sequences > self.largest.sequences:
@@ -163,7 +163,7 @@ class PackedLayout:
     def _require_place(
         self, name: str, value: torch.Tensor, spec: InputSpec, *, is_staged: bool = False
     ) -> None:
-        """See that a value that is not for the packed copy belongs to an input of the device."""
+        """Check that a value outside the packed copy belongs to an input on the device."""
         if spec.place is InputPlace.DEVICE:
             return
         remedy = "write it into the staging view" if is_staged else "read it back before"
@@ -214,6 +214,6 @@ def _check_range(rows: int, least: int, most: int, what: str) -> None:
 
 
 def _is_on(value: torch.Tensor, device: torch.device) -> bool:
-    """Return whether a value lies on a device, which may be named without a number."""
+    """Return whether a value is on a device, which may be named without an index."""
     place = value.device
     return place.type == device.type and device.index in {None, place.index}

@@ -1,4 +1,4 @@
-"""Whole sequences of many lengths, packed into steps of a budget of tokens."""
+"""Packs whole sequences of different lengths into steps with a token budget."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 def pack_sequences(
     lengths: Sequence[int], *, budget: int, max_sequences: int
 ) -> list[tuple[int, ...]]:
-    """Return the steps that sequences are run in, such as the images of an encoder.
+    """Assign sequences, such as the images of an encoder, to steps.
 
-    The longest are placed first, each into the first step that has room for it.
+    The longest sequences are placed first, each into the first step that has room for it.
 
     Args:
         lengths: tokens of each sequence, at least 1.
         budget: tokens of a step, such as the largest capture size.
-        max_sequences: of a step.
+        max_sequences: most sequences of a step.
 
     Returns:
-        For each step the positions of its sequences in ``lengths``, ascending. A sequence that is
+        For each step the indices of its sequences in ``lengths``, ascending. A sequence that is
         longer than the budget has a step of its own, which no graph fits.
 
     Raises:
-        InputError: a length, the budget or the limit is below 1.
+        InputError: A length, the budget or the limit is below 1.
     """
     if budget < 1 or max_sequences < 1 or any(length < 1 for length in lengths):
         raise InputError(

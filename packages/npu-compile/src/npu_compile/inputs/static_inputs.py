@@ -1,16 +1,16 @@
-"""Static buffers for the inputs of captured graphs, on the device filled by one copy a step.
+"""Static input buffers for captured graphs, filled on the device by one copy per step.
 
-A captured graph reads its inputs at the addresses of its capture. All inputs of the device
-therefore live in one packed buffer that is never moved, and the graph of a smaller capture size
-reads the first rows of the same buffer. A step writes its batch and the padding into a packed host
-buffer and copies that in one asynchronous copy, so the host cost does not grow with the number of
-inputs. A value that is on the device already, such as the tokens just sampled, is copied there
-behind it. Inputs that are declared for another place have a buffer there, written by the host.
+A captured graph reads its inputs at the addresses of its capture. All device inputs therefore
+live in one packed buffer that never moves, and the graph of a smaller capture size reads the first
+rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
+copies it with one asynchronous copy, so the host cost does not grow with the number of inputs.
+Values that are already on the device, such as the tokens just sampled, are copied there afterwards.
+Inputs declared for another place have a buffer there, which the host writes.
 
-The copy reads host memory after the call has returned. Host buffers therefore come from a ring, and
-one is written again only after the event recorded behind its copy has passed; the host waits only
-if it is ahead of the device by more steps than the ring has buffers. Pinned inputs have no ring,
-since the steps themselves read them: they are written again only after all that was queued before.
+The copy reads host memory after the call has returned. Host buffers therefore come from a ring. A
+buffer is reused only after the event recorded after its copy has passed, so the host waits only if
+it is ahead of the device by more steps than the ring has buffers. Pinned inputs have no ring,
+because the steps themselves read them: they are written only after all work queued before is done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from npu_compile.inputs.input_spec import InputSpec
     from npu_compile.inputs.step_size import StepSize
-    from npu_graph_runtime import Event, GraphDevice
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import Event
 
 # Engines prepare at most one step while another runs; two more absorb jitter.
 RING_DEPTH = 4
@@ -52,7 +53,7 @@ class _HostRows(NamedTuple):
 
 
 class _HostBuffer:
-    """One packed buffer of the ring, and the event behind its last copy."""
+    """One packed buffer of the ring, and the event recorded after its last copy."""
 
     def __init__(self, layout: PackedLayout, *, pinned: bool, event: Event) -> None:
         parts = layout.parts(torch.zeros(layout.num_bytes, dtype=torch.uint8, pin_memory=pinned))
@@ -67,10 +68,11 @@ class _HostBuffer:
     def rows(
         self, specs: Mapping[str, InputSpec], own: StepSize, size: StepSize
     ) -> tuple[_HostRows, ...]:
-        """Return the rows of each input; cutting them out takes longer than filling them.
+        """Return the rows of each input as views; slicing them takes longer than filling them.
 
-        They are kept for batches whose sequences are all as long as the largest step's: those of
-        decode come again and again. Sizes of prefill hardly do, and there are any number of them.
+        The views are cached for batches whose sequences are all as long as those of the largest
+        step, because decode batches repeat. Sizes of prefill rarely repeat, and there may be any
+        number of them.
         """
         rows = self._rows.get((own, size))
         if rows is None:
@@ -96,7 +98,7 @@ class _HostBuffer:
 
 
 class _Staged(NamedTuple):
-    """A batch that is being written into a host buffer; of use until another one is loaded."""
+    """A batch that is being written into a host buffer; valid until another one is loaded."""
 
     host: _HostBuffer
     num_steps: int
@@ -105,23 +107,23 @@ class _Staged(NamedTuple):
 
 
 class StaticInputs:
-    """Static buffers for the inputs of captured steps, on the device filled by one copy a step.
+    """Static input buffers for captured steps, filled on the device by one copy per step.
 
-    Inputs come in one of two ways. :meth:`load` copies the tensors of a batch, from the CPU or
-    from the device. :meth:`staging` and :meth:`commit` copy nothing on the host: the engine writes
-    its batch where the packed copy reads it.
+    You can fill them in two ways. :meth:`load` copies the tensors of a batch, from the CPU or from
+    the device. With :meth:`staging` and :meth:`commit`, your engine writes its batch directly where
+    the packed copy reads it, without another copy on the host.
 
-    Owns the buffers; those of the host are pinned, but for inputs declared for the CPU, where the
-    device is not the CPU.
-    Has to live as long as the graphs that were captured on :meth:`views`. For one host thread.
+    Owns the buffers. Host buffers are pinned unless the device is the CPU; those of inputs declared
+    for the CPU are not. It must live as long as the graphs captured on :meth:`views`. Use it from
+    one host thread.
 
     Args:
         specs: input names and their declarations.
         largest: the largest step, after padding.
-        device: the device seam; copies are issued on its current stream.
+        device: the device; copies are launched on its current stream.
 
     Raises:
-        ConfigError: an argument is of the wrong type, or a size is no whole number.
+        ConfigError: An argument has the wrong type, or a size is not an integer.
     """
 
     def __init__(
@@ -165,12 +167,12 @@ class StaticInputs:
     def views(self, size: StepSize) -> dict[str, torch.Tensor]:
         """Return the views ``[rows, *trailing_shape]`` that a graph of this size reads.
 
-        Each lies in the place that its input is declared for. The same tensors at every call; the
-        memory belongs to this object.
+        Each is in the place that its input is declared for. Every call returns the same tensors;
+        this object owns the memory.
 
         Raises:
-            ConfigError: the size is no `StepSize`.
-            InputError: it is larger than the largest.
+            ConfigError: The size is not a `StepSize`.
+            InputError: It is larger than the largest.
         """
         views = self._views_by_size.get(size)
         if views is None:
@@ -183,7 +185,7 @@ class StaticInputs:
         return views
 
     def padding(self, size: StepSize) -> dict[str, torch.Tensor]:
-        """Return the values of a step of nothing but padding, new tensors on the CPU."""
+        """Return the values of a step that contains only padding, as new tensors on the CPU."""
         return {
             name: torch.full(
                 (spec.rows(size), *spec.trailing_shape), spec.pad_value, dtype=spec.dtype
@@ -192,10 +194,10 @@ class StaticInputs:
         }
 
     def place(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return values that were checked where a step finds them that runs without these buffers.
+        """Move checked values to where a step that does not use these buffers needs them.
 
-        Those of the device are copied there, pinned ones into new memory that no other step writes;
-        those of the CPU are the values themselves.
+        Values for the device are copied there, pinned ones into new memory that no other step
+        writes; values for the CPU are returned as they are.
         """
         return {
             name: self._placed(value, self._layout.specs[name].place)
@@ -209,8 +211,8 @@ class StaticInputs:
 
         Args:
             values: as for :meth:`load`.
-            size: after padding.
-            least: rows that there have to be.
+            size: size after padding.
+            least: minimum number of rows.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
@@ -220,20 +222,20 @@ class StaticInputs:
     def load(self, values: Mapping[str, torch.Tensor], *, size: StepSize) -> StepSize:
         """Copy a batch into the static buffers, padded to ``size``, and return its own size.
 
-        Asynchronous: ordered on the current stream; tensors of the CPU may be changed at once. The
-        host waits only where it is ahead of the device by more steps than there are host buffers,
-        and, where an input is declared pinned, for all that was queued before.
+        The copy is asynchronous and ordered on the current stream; you may change CPU tensors at
+        once. The host waits only if it is ahead of the device by more steps than there are host
+        buffers and, if an input is declared pinned, for all work queued before.
 
         Args:
-            values: for each input a tensor ``[rows, ...]`` of its dtype, on the CPU, or, for an
-                input of the device, there, where it is read in the order of the current stream. All
-                have the same rows, of tokens or of sequences, at least one. The first trailing
-                dimension may be narrower than declared; the rest is padded.
+            values: for each input a tensor ``[rows, ...]`` of its dtype, on the CPU or, for a
+                device input, on the device, where it is read in the order of the current stream.
+                All have the same number of rows (of tokens or of sequences), at least one. The
+                first trailing dimension may be narrower than declared; the rest is padded.
             size: the size after padding, at most the largest.
 
         Raises:
-            ConfigError: the size is no `StepSize`.
-            InputError: an input is missing, unknown, lies in :meth:`views`, or does not fit its
+            ConfigError: The size is not a `StepSize`.
+            InputError: An input is missing, unknown, overlaps :meth:`views`, or does not match its
                 declaration, or there are too few or too many rows; nothing was copied.
         """
         self._layout.require_fits(size)
@@ -244,11 +246,11 @@ class StaticInputs:
     def load_checked(
         self, values: Mapping[str, torch.Tensor], *, own: StepSize, size: StepSize
     ) -> None:
-        """Do as :meth:`load` with what :meth:`check` has passed already.
+        """Like :meth:`load`, for values that :meth:`check` has already accepted.
 
         Args:
             values: as for :meth:`load`.
-            own: size of the batch, as :meth:`check` returned it.
+            own: size of the batch, as returned by :meth:`check`.
             size: as for :meth:`check`.
         """
         host = self._ring[self._num_steps % RING_DEPTH]
@@ -272,24 +274,25 @@ class StaticInputs:
         self._copy(host, on_device)
 
     def staging(self, own: StepSize, *, size: StepSize) -> dict[str, torch.Tensor]:
-        """Return host views to write a batch into, for :meth:`commit` to copy.
+        """Return host views to write a batch into; :meth:`commit` copies them to the device.
 
-        They hold padding, so what is not written, such as the columns of a block table that no
-        sequence uses, is padding on the device. They may be written until :meth:`commit`, and not
-        afterwards: the copy may read them later. Called again before :meth:`commit` it starts over
-        in the same memory. Waits for the device as :meth:`load` does.
+        The views are filled with padding, so everything you do not write, such as unused columns of
+        a block table, is padding on the device. Write to them only until :meth:`commit`, because
+        the copy may read them later. If you call this again before :meth:`commit`, it starts over
+        in the same memory. It waits for the device as :meth:`load` does.
 
         Args:
-            own: size of the batch; of no row for a step of padding alone.
+            own: size of the batch; without rows for a step of padding only.
             size: its size after padding, at most the largest.
 
         Returns:
-            By input name a view ``[rows, *trailing_shape]`` of the batch's own rows, of the
-            declared dtype, on the CPU. The memory belongs to this object.
+            For each input a view ``[rows, *trailing_shape]`` of the batch's own rows, of the
+            declared dtype, on the CPU. This object owns the memory.
 
         Raises:
-            ConfigError: a size is no `StepSize`.
-            InputError: the batch is larger than its padded size, or that than the largest.
+            ConfigError: A size is not a `StepSize`.
+            InputError: The batch is larger than its padded size, or that is larger than the
+                largest.
         """
         self._layout.require_fits(size)
         require_own_within(own, size)
@@ -302,18 +305,19 @@ class StaticInputs:
         return {each.name: each.own for each in rows}
 
     def commit(self, on_device: Mapping[str, torch.Tensor] | None = None) -> None:
-        """Copy what was written into :meth:`staging` to the device, in one asynchronous copy.
+        """Copy the values written into :meth:`staging` to the device, in one asynchronous copy.
 
         Args:
-            on_device: inputs of the device whose values are there already, such as the tokens just
-                sampled, each ``[rows, ...]`` as for :meth:`load`: copied behind the packed copy, in
-                the order of the current stream. What they do not fill is what was staged.
+            on_device: device inputs whose values are already there, such as the tokens just
+                sampled, each ``[rows, ...]`` as for :meth:`load`. They are copied after the packed
+                copy, in the order of the current stream. Elements that they do not fill keep the
+                staged values.
 
         Raises:
-            RunnerStateError: nothing is staged, or a batch was loaded since; nothing was copied.
-            InputError: an input is unknown, on the CPU, lies in :meth:`views`, or does not fit its
-                declaration or the rows that were staged; nothing was copied, and what was staged
-                can still be committed.
+            RunnerStateError: Nothing is staged, or a batch was loaded since; nothing was copied.
+            InputError: An input is unknown, on the CPU, overlaps :meth:`views`, or does not match
+                its declaration or the staged rows. Nothing was copied, and the staged values can
+                still be committed.
         """
         staged = self._staged
         if staged is None or staged.num_steps != self._num_steps:
@@ -331,7 +335,7 @@ class StaticInputs:
         self._copy(staged.host, copies)
 
     def _copy_on_device(self, name: str, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return where a checked value of the device goes, and the value."""
+        """Return the destination of a checked device value, and the value."""
         # The packed copy comes first: it would overwrite the value before it is read.
         if value.untyped_storage().data_ptr() == self._address:
             raise InputError(

@@ -1,4 +1,4 @@
-"""How large a step is: its tokens and its sequences."""
+"""The size of a step in tokens and sequences."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from npu_compile.errors import ConfigError, InputError
 
 
 class StepSize(NamedTuple):
-    """Sizes of one step; where each sequence brings one token both are the same.
+    """Size of one step. If each sequence has one token, both numbers are equal.
 
     Attributes:
-        tokens: rows of inputs that have one row a token.
-        sequences: rows of inputs that have one row a sequence.
+        tokens: rows of inputs with one row per token.
+        sequences: rows of inputs with one row per sequence.
     """
 
     tokens: int
@@ -21,10 +21,10 @@ class StepSize(NamedTuple):
 
 
 def require_step_size(doing: str, size: object) -> None:
-    """See that a size is one, of whole numbers that are not negative.
+    """Check that an argument is a size of non-negative integers.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: It is something else.
     """
     if not isinstance(size, StepSize) or not all(is_whole(each, least=0) for each in size):
         raise ConfigError(
@@ -34,11 +34,11 @@ def require_step_size(doing: str, size: object) -> None:
 
 
 def require_own_within(own: StepSize, size: StepSize) -> None:
-    """See that a batch is not larger than it is to be after padding.
+    """Check that a batch is not larger than its padded size.
 
     Raises:
-        ConfigError: it is no size.
-        InputError: it is larger.
+        ConfigError: An argument is not a size.
+        InputError: The batch is larger.
     """
     require_step_size("loading the inputs of a step", own)
     if own.tokens > size.tokens or own.sequences > size.sequences:

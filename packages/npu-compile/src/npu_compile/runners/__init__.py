@@ -1,1 +1,1 @@
-"""Steps of an engine on a compiled model: captured steps, a runner for each kind."""
+"""Runs an engine's steps on a compiled model: captured steps, decode and prefill runners."""

@@ -1,4 +1,4 @@
-"""Which graph keys of a runner are captured, in which run mode, within which budget."""
+"""Decides which graph keys of a runner are captured, in which run mode, within which budget."""
 
 from __future__ import annotations
 
@@ -7,45 +7,41 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config import CaptureFailure
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_graph_runtime import (
-    CaptureCost,
-    CapturePlanner,
-    CaptureSizes,
-    DeviceError,
-    RunMode,
-    RunModeChooser,
-    largest_first,
-)
+from npu_graph_runtime import CaptureSizes, RunMode, largest_first
+from npu_graph_runtime.errors import DeviceError
+from npu_graph_runtime.planning import CaptureCost, CapturePlanner, RunModeChooser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.step_capture import StepCapture
-    from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
+    from npu_graph_runtime import AgreedStep, Exchange, GraphKey
+    from npu_graph_runtime.planning import CapturePlan, RunModeChoice
 
 
 class CaptureSchedule:
-    """Captures the keys of one runner, the largest first; knows nothing of their inputs.
+    """Captures the keys of one runner, the largest first. It does not know their inputs.
 
     Args:
-        compiled: the model. Its configuration says what happens to a size that the device refuses,
-            and how much all captures may take.
-        run_modes: how keys are captured and replayed; of several, each key gets the one that is
-            measured to be the fastest.
+        compiled: the model. Its configuration says what to do with a size that the device rejects,
+            and what budget all captures have.
+        run_modes: how keys are captured and replayed. If there are several, each key gets the one
+            that is measured to be the fastest.
         keys: the graph key of each size.
-        what: the steps, for messages, such as ``decode``.
+        what: the kind of steps, for messages, such as ``decode``.
 
     Attributes:
         run_modes: as given.
         all_keys: as given.
         modes: the run mode of each key.
-        keys: by size, those that steps may run under: all before captures begin; then those that
-            are captured so far, or run eagerly because that was measured to be the fastest.
+        keys: the keys that steps may use, by size. Before captures begin, all keys; afterwards,
+            those captured so far and those that run eagerly because that was measured to be the
+            fastest.
         pending: keys that are not captured yet, the largest first; empty before captures begin.
-        skipped: sizes that the device refused to capture, each with its error.
-        choices: what was measured and chosen, by size.
-        plan: what was measured and decided where the configuration has a budget.
+        skipped: sizes that the device rejected, each with its error.
+        choices: measurements and the chosen mode, by size.
+        plan: measurements and decisions, if the configuration has a budget.
     """
 
     def __init__(
@@ -73,23 +69,24 @@ class CaptureSchedule:
 
     @property
     def is_to_capture(self) -> bool:
-        """Whether there is a size, and a run mode of it, that may be captured."""
+        """Whether any size can be captured in any run mode."""
         return bool(self.all_keys) and self.run_modes != (RunMode.EAGER,)
 
     def padded_size(self, num_rows: int) -> int:
-        """Return the size that a batch is padded to; ``num_rows`` where no size is large enough."""
+        """Return the size that a batch is padded to, or ``num_rows`` if no size is large enough."""
         bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
         return num_rows if bucket is None else bucket
 
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
-        """Return the key of a step; ``None`` where it is to run eagerly.
+        """Return the key of a step, or ``None`` if it is to run eagerly.
 
         Args:
-            num_rows: of the batch.
-            agreed: what ranks agreed on; ``None`` where there is nothing to agree on.
+            num_rows: rows of the batch.
+            agreed: the agreement of all ranks; ``None`` if ranks need not agree.
 
         Raises:
-            InputError: there is no row, or ranks agreed on what these steps are not captured for.
+            InputError: The batch has no rows, or ranks agreed on a key that these steps do not
+                have.
         """
         if agreed is None:
             if num_rows == 0:
@@ -112,10 +109,10 @@ class CaptureSchedule:
         return key
 
     def require_captured(self) -> None:
-        """Require that captures have begun, where there is something to capture.
+        """Raise an error if there is something to capture and captures have not begun.
 
         Raises:
-            RunnerStateError: they have not.
+            RunnerStateError: Captures have not begun.
         """
         if not self._is_begun and self.is_to_capture:
             raise RunnerStateError(
@@ -124,11 +121,11 @@ class CaptureSchedule:
             )
 
     def begin(self) -> None:
-        """Begin captures, if they have not begun: from now on steps run under what is captured.
+        """Begin captures, if they have not begun. From now on steps use only captured keys.
 
         Raises:
-            RunnerStateError: all is captured already, or another runner of the model has captured
-                one of the keys; nothing is changed.
+            RunnerStateError: Everything is captured already, or another runner of the model has
+                captured one of the keys. Nothing is changed.
         """
         if self._is_begun and not self.pending:
             raise RunnerStateError(
@@ -155,20 +152,20 @@ class CaptureSchedule:
         on_forecast: Callable[[CapturePlan], None] | None,
         exchange: Exchange | None,
     ) -> None:
-        """Capture all pending keys; after :meth:`begin`.
+        """Capture all pending keys; call it after :meth:`begin`.
 
         Args:
             capture: captures and releases the graph of a key.
-            on_captured: called after each size with (size, sizes done, sizes in all).
-            on_forecast: called once with the plan, where there is a budget, as soon as it says what
-                all captures will take.
-            exchange: for ranks that have to choose run modes alike.
+            on_captured: called after each size with (size, sizes done, total sizes).
+            on_forecast: called once with the plan if there is a budget, as soon as the total is
+                forecast.
+            exchange: collective for ranks that must choose the same run modes.
 
         Raises:
-            ConfigError: the budget of the configuration holds no size.
-            CaptureSizeError: graphs of other runners have used the budget up, or the device does
-                not report the streams that it limits.
-            DeviceError: the device refused a size that may not be skipped, or all.
+            ConfigError: No size fits the budget of the configuration.
+            CaptureSizeError: Graphs of other runners have used up the budget, or the device does
+                not report the streams that the budget limits.
+            DeviceError: The device rejected a size that may not be skipped, or all sizes.
         """
         self._choose_modes(capture, self.pending, exchange)
         if self.pending:
@@ -192,16 +189,16 @@ class CaptureSchedule:
 
         Args:
             capture: captures and releases the graph of a key.
-            exchange: for ranks that have to choose run modes alike.
+            exchange: collective for ranks that must choose the same run modes.
 
         Returns:
-            The size that steps may use now; ``None`` where none is left.
+            The size that steps may use now, or ``None`` if none is left.
 
         Raises:
-            ConfigError: there is a budget, which is measured while nothing else runs.
-            RunnerStateError: as for :meth:`begin`, but for what is captured.
-            DeviceError: the device refused the size, which stays pending; or all, where it may be
-                skipped. What is captured stays.
+            ConfigError: There is a budget, which can only be measured while nothing else runs.
+            RunnerStateError: Another runner of the model has captured one of the keys.
+            DeviceError: The device rejected the size, which stays pending; or it rejected all
+                sizes, and sizes may be skipped. Captured sizes stay.
         """
         if self._compiled.config.capture_budget is not None:
             raise ConfigError(
@@ -225,7 +222,7 @@ class CaptureSchedule:
         return None
 
     def release(self) -> None:
-        """Wait for the device and tear these graphs down; others of the model stay."""
+        """Wait for the device and release the graphs of this runner; others of the model stay."""
         self._compiled.release(self._captured)
         self._captured.clear()
         self._is_begun = False
@@ -240,10 +237,10 @@ class CaptureSchedule:
     def _choose_modes(
         self, capture: StepCapture, keys: Sequence[GraphKey], exchange: Exchange | None
     ) -> None:
-        """Measure the run modes of keys, if there are several, and settle those that run eagerly.
+        """Measure the run modes of keys, if there are several, and let the eager ones run.
 
-        Nothing stays captured: the chooser captures in a session of its own, whose memory it gives
-        back.
+        Nothing stays captured: the chooser captures in a session of its own and releases its
+        memory.
         """
         if len(self.run_modes) == 1:
             return
@@ -283,7 +280,7 @@ class CaptureSchedule:
     def _capture_key(
         self, key: GraphKey, capture: StepCapture, planner: CapturePlanner | None
     ) -> None:
-        """Capture one key; skip it or drop it again as the configuration and the planner say."""
+        """Capture one key; skip or drop it as the configuration and the planner decide."""
         capture.prepare(key)
         self._captured.add(key)
         try:
@@ -310,7 +307,7 @@ class CaptureSchedule:
         self._captured.discard(key)
 
     def _settle(self, key: GraphKey) -> None:
-        """Let steps run under a key that was pending."""
+        """Move a key from the pending ones to those that steps may use."""
         self._leave_pending(key)
         self._run_under({**self.keys, key.num_tokens: key})
 
@@ -337,7 +334,7 @@ class CaptureSchedule:
         return CapturePlanner(self._compiled.device, sizes, budget=budget.left_by(used))
 
     def _follow(self, plan: CapturePlan, on_forecast: Callable[[CapturePlan], None] | None) -> None:
-        """Keep what a planner knows now."""
+        """Store the current plan of a planner."""
         had_none = self.plan is None or self.plan.forecast is None
         self._compiled.note_plan(plan, before=self.plan)
         self.plan = plan

@@ -1,4 +1,4 @@
-"""Captured graphs, each with the update plan of its attention; keys come from the caller."""
+"""Captured graphs with the update plans of their attention, by keys of the caller."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 
 
 class CapturedSteps:
-    """Captured steps of one model by keys of the caller, each with the update plan of its graph.
+    """Captures and replays steps of a model under your own keys, with attention updates.
 
-    What `DecodeRunner` does without its policy: no capture sizes, no padding, no static inputs, no
-    choice of run mode. The caller owns the inputs, which have to stay where they were at capture,
-    `StaticInputs.views` for instance; recorder and lane, which may be shared; and the model. Graphs
-    and plans belong to this object, and go together. For one host thread.
+    Use this instead of `DecodeRunner` if your engine decides about capture sizes, padding, static
+    inputs and run modes itself. You own the inputs, which must stay at the addresses of the capture
+    (for instance `StaticInputs.views`), the model, and the recorder and the lane, which may be
+    shared.
+    This object owns the graphs and their update plans. Use it from one host thread.
 
     Args:
         compiled: the model, in a mode that captures whole decode steps.
-        recorder: what the model's attention runs through.
+        recorder: the recorder that the model's attention uses.
         lane: the update lane of the device.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
 
     Raises:
-        ConfigError: an argument is of the wrong type, or the mode captures no whole step.
+        ConfigError: An argument has the wrong type, or the mode does not capture whole steps.
     """
 
     def __init__(
@@ -80,24 +81,25 @@ class CapturedSteps:
     ) -> dict[GraphKey, Any]:
         """Capture a graph for each key, the largest first, in one capture session.
 
-        May be called again for further keys, between steps; the graphs share their memory.
+        You can call it again for more keys, between steps. The graphs share their memory.
 
         Args:
-            inputs: by key the model's arguments, on the device, at the addresses that all steps
-                under the key will have.
-            prepare: called with each key before the model runs. Must make attention see lengths
-                that fit, and the inputs hold padding: warm-up runs write where the inputs say.
+            inputs: the model's arguments for each key, on the device, at the addresses that all
+                steps with this key will use.
+            prepare: called with each key before the model runs. It must set lengths for attention
+                that fit, and fill the inputs with padding, because warm-up runs write where the
+                inputs say.
 
         Returns:
-            By key what the model returns; written at each replay.
+            The outputs of the model for each key; each replay overwrites them.
 
         Raises:
-            ConfigError: ``prepare`` is no function.
-            RunnerStateError: a key is captured already, by this object or another of the model.
-            DeviceError: the device refused a capture.
-            AttnUpdateError: what attention recorded cannot be updated.
-            Exception: what ``prepare`` or the model raises. After any error the graphs of this call
-                are released, and those of earlier calls stay.
+            ConfigError: ``prepare`` is not callable.
+            RunnerStateError: A key is already captured, by this object or another one of the model.
+            DeviceError: The device rejected a capture.
+            AttnUpdateError: The recorded attention cannot be updated.
+            Exception: Any error of ``prepare`` or the model. After an error the graphs of this call
+                are released; graphs of earlier calls stay.
         """
         require_prepare("capturing steps", prepare)
         taken = self._compiled.captured_keys.intersection(inputs)
@@ -125,23 +127,23 @@ class CapturedSteps:
         inputs: Mapping[str, Tensor],
         lengths: Mapping[str, Mapping[str, Lengths]],
     ) -> Any:
-        """Replay the graph of a key with the lengths of a step; returns when the work is queued.
+        """Replay the graph of a key with the lengths of a step. Returns when the work is queued.
 
         Args:
-            key: of a captured graph.
-            inputs: the tensors that it was captured on, filled for this step.
-            lengths: by parameter group and argument name, for all rows of the graph.
+            key: the key of a captured graph.
+            inputs: the tensors passed to :meth:`capture`, filled for this step.
+            lengths: values by parameter group and argument name, for all rows of the graph.
 
         Returns:
-            What the model returns for all rows, in the graph's memory: the next replay overwrites
-            it.
+            The outputs of the model for all rows, in the graph's memory. The next replay overwrites
+            them.
 
         Raises:
-            RunnerStateError: the key is not captured here.
-            StepParameterError: the lengths do not fit; nothing was launched.
-            InputAddressError: an input lies elsewhere than at capture; nothing was launched. When
-                it is compared says ``address_check`` of the configuration.
-            UpdateError: an update failed.
+            RunnerStateError: The key is not captured here.
+            StepParameterError: The lengths do not fit; nothing was launched.
+            InputAddressError: An input is at another address than at capture; nothing was launched.
+                The option ``address_check`` says when addresses are compared.
+            UpdateError: An update failed.
         """
         if key not in self._plans.by_key:
             raise RunnerStateError(
@@ -151,11 +153,11 @@ class CapturedSteps:
         return self._plans.run(key, lengths, partial(self._call, key, inputs))
 
     def release(self, keys: Iterable[GraphKey] | None = None) -> None:
-        """Wait for the device and tear graphs down, with their plans and records.
+        """Wait for the device and release graphs with their plans and records.
 
         Args:
-            keys: those of the graphs; all of this object by default. One that is not captured here
-                is left out.
+            keys: the keys to release; by default all of this object. Keys that are not captured
+                here are ignored.
         """
         own = self._plans.by_key
         self._release([key for key in (own if keys is None else keys) if key in own])

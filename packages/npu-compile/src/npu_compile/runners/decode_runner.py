@@ -28,62 +28,62 @@ if TYPE_CHECKING:
 
 
 class DecodeRunner(StepRunner):
-    """Runs the decode steps of one compiled model: of one row a sequence, or of several.
+    """Runs the decode steps of one compiled model, with one or several rows per sequence.
 
-    Steps that verify the drafts of speculative decoding have ``1 + num_draft_tokens`` rows a
-    sequence (`query_length`). Steps of an encoder have any number, packed into a budget of rows
-    (`query_length` ``None``, see `pack_sequences`). All draft steps of a draft model may be one
-    step here, with a parameter group for each, see `draft_lengths`.
+    - Plain decode has one row per sequence.
+    - Steps that verify drafts have ``1 + num_draft_tokens`` rows per sequence (`query_length`).
+    - Steps of an encoder have any number of rows per sequence, within a budget of rows
+      (`query_length` ``None``, see `pack_sequences`).
+    - All draft steps of a draft model can be one step here, with one parameter group each, see
+      `draft_lengths`.
 
-    Several decode steps are one replay by `steps` and `advance`: the model runs `steps` times, and
-    `advance` makes the inputs of each next step on the device. :meth:`run` takes the lengths of the
-    first step, makes those of the others, and returns what `advance` returned,
-    ``[rows, steps, ...]``. All sequences run all steps: cut off what follows the end of one, and
-    leave room for it. Positions and slots of those steps have to be valid, such as a slot of
-    padding, and lengths are up to ``steps - 1`` larger.
+    With `steps` and `advance`, one replay runs several decode steps: the model runs `steps` times,
+    and `advance` makes the inputs of each next step on the device. :meth:`run` takes the lengths of
+    the first step, makes those of the others, and returns the results of `advance`,
+    ``[rows, steps, ...]``. All sequences run all steps. Cut off what follows the end of a sequence,
+    and leave room for it: positions and slots of these steps must be valid, such as a slot of
+    padding, and lengths grow by up to ``steps - 1``.
 
-    Owns the static input buffers and the update plans. The caller owns the recorder that the
-    model's attention runs through, and the lane, which all runners of a device share.
+    The runner owns the static input buffers and the update plans. You own the recorder, which the
+    model's attention uses, and the lane, which all runners of a device share.
 
-    Use: :meth:`capture` once; then for each step ask :meth:`padded_size`, pad the step's lengths to
-    it, and :meth:`run`.
+    Call :meth:`capture` once. Then, for each step, ask :meth:`padded_size`, pad the step's lengths
+    to it, and call :meth:`run`.
 
     Args:
-        compiled: the model; its configuration names the capture sizes, in rows, and the mode.
-        inputs: the model's arguments: tensors of one row a token, or, where declared
-            ``per_sequence``, of one row a sequence.
-        recorder: what attention runs through; needed where the run mode is ``FULL``.
-        lane: the update lane of the device; needed where the run mode is ``FULL``.
+        compiled: the model. Its configuration has the capture sizes, in rows, and the mode.
+        inputs: declarations of the model's arguments: tensors with one row per token or, if
+            declared ``per_sequence``, one row per sequence.
+        recorder: the recorder that attention uses; required for run mode ``FULL``.
+        lane: the update lane of the device; required for run mode ``FULL``.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
-        observer: told of every step.
-        set_lengths: makes attention see the lengths of a step that does not get them by an update:
-            called before each one that runs eagerly or in segments, or is compared
-            (``shadow_every``), with what :meth:`run` was given. Without it the caller does that
-            before :meth:`run`, and run mode ``FULL`` refuses a batch that is larger than every
-            capture size.
-        query_length: rows that each sequence brings, at least 1. Capture sizes are rounded to
-            multiples of it, none above the largest of them. ``None`` where sequences
-            bring any number; then lengths are those of the batch as it is, and the groups pad
-            them (``ParameterGroup(pad=True)``).
-        max_sequences: only, and needed, where `query_length` is ``None``: sequences that a captured
-            step holds besides one of padding; batches of more run eagerly.
-        steps: decode steps of one replay; more than 1 need `advance`.
+        observer: receives every step.
+        set_lengths: sets the lengths of attention for steps that are not updated: it is called with
+            the ``lengths`` of :meth:`run` before each step that runs eagerly or in segments, or is
+            compared (``shadow_every``). Without it, set them yourself before :meth:`run`; run mode
+            ``FULL`` then rejects a batch that is larger than every capture size.
+        query_length: rows of each sequence, at least 1. Capture sizes are rounded to multiples of
+            it, none above the largest. ``None`` if sequences have any number of rows; lengths are
+            then those of the unpadded batch, and the groups pad them
+            (``ParameterGroup(pad=True)``).
+        max_sequences: required if, and only if, `query_length` is ``None``: the number of sequences
+            in a captured step, in addition to one of padding. Batches with more run eagerly.
+        steps: decode steps of one replay; more than 1 require `advance`.
         advance: makes the inputs of the next step, see `Advance`. With it there may be inputs that
             the model does not take.
         growing: with `advance`: names of the lengths that count the tokens of each sequence in the
-            cache, which are larger by 1 at each step. A length of 0 stays: a row of padding has
-            none.
+            cache. They grow by 1 at each step. A length of 0, of a row of padding, stays 0.
 
     Attributes:
         compiled: as given.
 
     Raises:
-        ConfigError: a capturing mode without capture sizes, or without one of `query_length` rows;
-            mode ``full`` without recorder or lane; mode ``measured``, or ``shadow_every`` in mode
-            ``full``, without ``set_lengths``; a `query_length` or `max_sequences` that is out of
-            range or not needed; no input of one row a token; an argument of the wrong type, or
-            inputs that are not the model's; several `steps` without `advance`, or `advance` with
-            another `query_length`, or without ``set_lengths`` in a mode that needs it.
+        ConfigError: A capturing mode has no capture sizes, or none for `query_length` rows; mode
+            ``full`` has no recorder or lane; mode ``measured``, or ``shadow_every`` in mode
+            ``full``, has no ``set_lengths``; `query_length` or `max_sequences` is out of range or
+            not applicable; no input has one row per token; an argument has the wrong type; the
+            inputs do not match the model's arguments; several `steps` have no `advance`; or
+            `advance` has another `query_length`, or no ``set_lengths`` in a mode that needs it.
     """
 
     def __init__(

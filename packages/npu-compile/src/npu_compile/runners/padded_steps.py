@@ -1,4 +1,4 @@
-"""Steps of one model, padded to a captured size: loaded into static buffers, called, and cut."""
+"""Runs steps of a model padded to a captured size: load static buffers, call, remove padding."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ANY_SIZE = StepSize(tokens=sys.maxsize, sequences=sys.maxsize)
 
 
 class PaddedSteps:
-    """Runs the steps of one model under graph keys, each padded to the size of its key.
+    """Runs steps of one model under graph keys, each padded to the size of its key.
 
-    Owns the static buffers that the captured graphs read. Does not know which keys are captured.
+    Owns the static buffers that the captured graphs read. It does not know which keys are captured.
 
     Args:
         compiled: the model.
-        form: the inputs of the model, and the size of the step of a key.
-        keys: all graph keys, of the largest step too.
-        call: what a step runs; the model by default.
+        form: the inputs of the model, and the step size of a key.
+        keys: all graph keys, including that of the largest step.
+        call: the function that a step runs; the model by default.
 
     Attributes:
         compiled: as given.
@@ -56,9 +56,9 @@ class PaddedSteps:
         """Return the size of a batch that is to run under a key; launches nothing.
 
         Args:
-            key: of the graph.
+            key: the key of the graph.
             inputs: one tensor ``[rows, ...]`` for each input, on the CPU or the device.
-            least: rows that there have to be.
+            least: minimum number of rows.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
@@ -68,10 +68,10 @@ class PaddedSteps:
     def load_and_call(
         self, key: GraphKey, mode: RunMode, inputs: Mapping[str, Tensor], own: StepSize
     ) -> Any:
-        """Load a checked batch, pad it, and run the model; the output has the rows of the key.
+        """Load a checked batch, pad it, and run the model. The output has the rows of the key.
 
         Args:
-            key: of the graph.
+            key: the key of the graph.
             mode: how the model runs.
             inputs: as for :meth:`check`.
             own: the size of the batch, from :meth:`check`.
@@ -94,7 +94,7 @@ class PaddedSteps:
             return self._call(**placed)
 
     def padding_step(self, key: GraphKey, mode: RunMode) -> Callable[[], Any]:
-        """Return a function that loads a step of nothing but padding and runs it under a key."""
+        """Return a function that loads a step of padding only and runs it under a key."""
         size = self._sizes[key]
         padding = self._inputs.padding(size)
 
@@ -104,28 +104,28 @@ class PaddedSteps:
         return run
 
     def capture(self, key: GraphKey, mode: RunMode) -> None:
-        """Capture the graph of a key over a step of padding; inside a capture session.
+        """Capture the graph of a key on a step of padding; call it inside a capture session.
 
-        The warm-up runs write where the static inputs say, so those hold padding, and not the batch
-        of the last step or memory that was never written.
+        Warm-up runs write where the static inputs say. The inputs therefore contain padding, rather
+        than the last batch or uninitialised memory.
 
         Raises:
-            OutputError: an output does not have one row for each padded row, or each sequence.
+            OutputError: An output does not have one row for each padded row, or each sequence.
         """
         self.own_rows(self.padding_step(key, mode)(), own=self._sizes[key], key=key)
 
     def own_rows(self, output: Any, *, own: StepSize, key: GraphKey | None) -> Any:
         """Return an output of the model without the rows of padding.
 
-        Looks for tensors inside lists, tuples, dicts and dataclasses; those returned are views.
+        Finds tensors inside lists, tuples, dicts and dataclasses; the returned tensors are views.
 
         Args:
-            output: of the model.
-            own: size of the batch, the first rows and sequences.
-            key: that the step ran under; ``None`` for one that was not padded.
+            output: the output of the model.
+            own: size of the batch, which has the first rows and sequences.
+            key: the key of the step; ``None`` if it was not padded.
 
         Raises:
-            OutputError: a tensor has neither one row a token nor one a sequence.
+            OutputError: A tensor has neither one row per token nor one row per sequence.
         """
         tokens, sequences = own if key is None else self._sizes[key]
         by_sequence = sequences if self._outputs_by_sequence else 0

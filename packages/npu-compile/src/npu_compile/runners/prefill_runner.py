@@ -25,45 +25,44 @@ if TYPE_CHECKING:
 
 
 class PrefillRunner(StepRunner):
-    """Runs steps of any number of tokens a sequence: prefill, chunks of it, and mixed batches.
+    """Runs steps with any number of tokens per sequence: prefill, chunks of it, mixed batches.
 
-    One graph serves all batches of up to its number of tokens and of `max_sequences` sequences,
-    whatever their lengths are. The mode of the model says how such a step is captured:
+    One graph serves every batch of up to its number of tokens and `max_sequences` sequences,
+    whatever their lengths are. The mode of the model says how a step is captured:
 
-    - In segments, with attention eager between them. Attention sees the padded rows of its tensors;
-      it reads from the lengths how many of them are the batch's own, and may leave the others as
-      they are.
-    - In mode ``full`` as one graph, attention included. The captured attention runs over all rows
-      and ``max_sequences + 1`` sequences. Those that a batch does not have share the rows that are
-      left over, or have none, and have no key in the cache. A replay gets its lengths, and what
-      else the groups name, by an update.
+    - In segments, with attention running eagerly between them. Attention receives padded tensors.
+      It finds the number of real rows from the lengths, and may leave the other rows unwritten.
+    - In mode ``full`` as one graph, including attention, which runs over all rows and
+      ``max_sequences + 1`` sequences. Sequences that a batch does not have share the rows that are
+      left over, or have none, and have no key in the cache. The lengths of a step, and whatever
+      else the groups name, are updated at each replay.
 
-    Owns its static input buffers and the update plans. The caller owns the recorder that the
-    model's attention runs through, and the lane, which all runners of a device share.
+    The runner owns its static input buffers and the update plans. You own the recorder, which the
+    model's attention uses, and the lane, which all runners of a device share.
 
-    Use: :meth:`capture` once, then :meth:`run` for each step. In a mode that captures no prefill
-    steps are padded as well, and run eagerly; without prefill capture sizes they are as they came.
+    Call :meth:`capture` once, then :meth:`run` for each step. In a mode that captures no prefill,
+    steps are padded and run eagerly. Without prefill capture sizes they run without padding.
 
     Args:
-        compiled: the model; its configuration names the prefill capture sizes and the mode.
-        inputs: the model's arguments: tensors of one row a token, or, where declared
-            ``per_sequence``, of one row a sequence.
-        max_sequences: sequences that a captured step holds besides one of padding; steps of more
-            run eagerly.
-        set_lengths: makes attention see the lengths of a step that does not get them by an update:
-            called before each one that runs eagerly or in segments, or is compared
-            (``shadow_every``), with what :meth:`run` was given.
-        recorder: what attention runs through; needed where the run mode is ``FULL``.
-        lane: the update lane of the device; needed where the run mode is ``FULL``.
-        groups: the parameter groups of the update plans; needed where the run mode is ``FULL``.
-            Short batches are padded in all of them, as by ``ParameterGroup(pad=True)``.
+        compiled: the model. Its configuration has the prefill capture sizes and the mode.
+        inputs: declarations of the model's arguments: tensors with one row per token or, if
+            declared ``per_sequence``, one row per sequence.
+        max_sequences: sequences in every captured graph, in addition to one of padding; steps with
+            more run eagerly.
+        set_lengths: sets the lengths of attention for steps that are not updated: it is called with
+            the ``lengths`` of :meth:`run` before each step that runs eagerly or in segments, or is
+            compared (``shadow_every``).
+        recorder: the recorder that attention uses; required for run mode ``FULL``.
+        lane: the update lane of the device; required for run mode ``FULL``.
+        groups: the parameter groups of the update plans; required for run mode ``FULL``. Short
+            batches are padded in all of them, as by ``ParameterGroup(pad=True)``.
 
     Attributes:
         compiled: as given.
 
     Raises:
-        ConfigError: an argument is of the wrong type, or the inputs are not the model's; mode
-            ``full`` without recorder, lane or groups.
+        ConfigError: An argument has the wrong type, the inputs do not match the model's arguments,
+            or mode ``full`` has no recorder, lane or groups.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The update plans of captured graphs, and the records that they are compiled from."""
+"""The update plans of captured graphs, and the records they are compiled from."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class RecordedPlans:
-    """Update plans by graph key, and the records that they were compiled from.
+    """Update plans by graph key, and the records they were compiled from.
 
     Args:
-        recorder: what attention runs through; ``None`` where nothing is ever recorded.
-        lane: the update lane of the device; likewise.
+        recorder: the recorder that attention uses; ``None`` if nothing is ever recorded.
+        lane: the update lane of the device; ``None`` if nothing is ever recorded.
         groups: the parameter groups of the plans.
 
     Attributes:
@@ -39,10 +39,10 @@ class RecordedPlans:
         self._recorded: set[GraphKey] = set()
 
     def capture(self, key: GraphKey, step: Callable[[], Any]) -> Any:
-        """Record a step that captures, keep the plan of its graph, return what `step` returns.
+        """Record a step during its capture, keep the plan of its graph, return the step's result.
 
         Raises:
-            AttnUpdateError: the layers recorded are not those of the captures before.
+            AttnUpdateError: The recorded layers differ from those of earlier captures.
         """
         output = self.record(key, step)
         # All captures run the same model, so each must have recorded the layers of the first.
@@ -52,7 +52,7 @@ class RecordedPlans:
         return output
 
     def record(self, key: GraphKey, step: Callable[[], Any]) -> Any:
-        """Record a step that captures, keep no plan, return what `step` returns."""
+        """Record a step during its capture without keeping a plan, and return the step's result."""
         assert self._recorder is not None  # noqa: S101
         with self._recorder.recording(key):
             output = step()
@@ -60,7 +60,7 @@ class RecordedPlans:
         return output
 
     def compile(self, key: GraphKey, layers: list[str] | None = None) -> UpdatePlan:
-        """Return a new plan of what is recorded, of these layers where they are given."""
+        """Compile a new plan of the recorded layers, or of the given ones."""
         assert self._recorder is not None  # noqa: S101
         return UpdatePlan.compile(self._recorder, key, groups=self._groups, layers=layers)
 
@@ -70,27 +70,27 @@ class RecordedPlans:
         lengths: Mapping[str, Mapping[str, Lengths]],
         replay: Callable[[], Any],
     ) -> Any:
-        """Replay a graph with the lengths of a step; return what `replay` returns."""
+        """Replay a graph with the lengths of a step, and return the result of `replay`."""
         assert self.lane is not None  # noqa: S101
         parameters = StepParameters(key=key, groups=lengths)
         return self.lane.run(self.by_key[key], parameters, replay)
 
     def drain(self) -> None:
-        """Let the lane's thread come to its end: what it issues would be captured, or refused."""
+        """Wait for the lane's thread; its launches would otherwise be captured, or rejected."""
         if self.lane is not None:
             self.lane.drain()
 
     def forget(self, key: GraphKey) -> None:
-        """Give up the plan and the records of a graph, if there are any, after its release."""
+        """Drop the plan and the records of a graph, if there are any, after its release."""
         self.by_key.pop(key, None)
         if key in self._recorded and self._recorder is not None:
             self._recorded.discard(key)
             self._recorder.release(key)
 
     def clear(self) -> None:
-        """Give up all plans and records of this object.
+        """Drop all plans and records of this object.
 
-        Its own only: the recorder may be shared, and hold another's under equal keys.
+        The recorder may be shared and have records of others under equal keys; these stay.
         """
         self.by_key.clear()
         for key in tuple(self._recorded):

@@ -1,4 +1,4 @@
-"""What runners are made of is looked at when they are made, and not when a step fails by it."""
+"""Checks the arguments of runners when they are created, before a step can fail because of them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def require_model_and_inputs(
     *,
     allows_more: bool = False,
 ) -> None:
-    """See that a model is compiled and that its arguments are declared.
+    """Check that a model is compiled and that its arguments are declared.
 
     Args:
-        doing: what is being done, for messages.
+        doing: the current operation, for messages.
         compiled: the model.
         inputs: the declarations.
         allows_more: whether there may be inputs that are not the model's.
 
     Raises:
-        ConfigError: it is not, they are of another type, or name other arguments than the model's.
+        ConfigError: The model is not compiled, a declaration has the wrong type, or the names
+            differ from the model's arguments.
     """
     if not isinstance(compiled, CompiledModel):
         raise ConfigError(
@@ -45,10 +46,10 @@ def require_model_and_inputs(
 
 
 def require_instance(doing: str, name: str, value: object, expected: type, remedy: str) -> None:
-    """See that an argument is of a class, or ``None``.
+    """Check that an argument is an instance of a class, or ``None``.
 
     Raises:
-        ConfigError: it is of another.
+        ConfigError: It is something else.
     """
     if value is not None and not isinstance(value, expected):
         found = value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
@@ -104,19 +105,19 @@ def require_updates(
 
 
 def require_callable(doing: str, name: str, value: object, remedy: str) -> None:
-    """See that an argument can be called.
+    """Check that an argument is callable.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: It is not.
     """
     if not callable(value):
         raise ConfigError(f"{doing}: {name} is {value!r}, expected a function; {remedy}")
 
 
 def require_prepare(doing: str, prepare: object) -> None:
-    """See that what is called in front of a capture can be called.
+    """Check that the function to be called before a capture is callable.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: It is not.
     """
     require_callable(doing, "prepare", prepare, "it makes attention see the lengths of padding")

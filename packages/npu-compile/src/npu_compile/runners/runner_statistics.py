@@ -1,4 +1,4 @@
-"""How the steps of a runner met its capture sizes: hits, padding, eager steps with reasons."""
+"""Counts how a runner's steps use its capture sizes: hits, padding, and reasons of eager steps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _OFTEN = 8
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SizeUse:
-    """The steps that ran under one capture size.
+    """The steps that ran with one capture size.
 
     Attributes:
         size: rows after padding.
         run_mode: how steps of this size run now.
-        num_steps: steps.
+        num_steps: number of steps.
         num_exact: steps whose batch had exactly this many rows.
         num_rows: rows of all batches, before padding.
     """
@@ -36,18 +36,18 @@ class SizeUse:
 
     @property
     def num_padding_rows(self) -> int:
-        """Rows that padding added in all steps."""
+        """Total number of padding rows in all steps."""
         return self.num_steps * self.size - self.num_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunnerStatistics:
-    """What a runner did with its batches since it was made; ``str()`` is a table.
+    """How a runner has processed its batches since it was created. ``str()`` returns a table.
 
     Attributes:
-        what: the steps, such as ``decode``.
+        what: the kind of steps, such as ``decode``.
         sizes: the capture sizes that were used, ascending.
-        eager: by reason, steps that ran eagerly without padding.
+        eager: number of steps that ran eagerly without padding, by reason.
     """
 
     what: str
@@ -56,11 +56,11 @@ class RunnerStatistics:
 
     @property
     def num_steps(self) -> int:
-        """Steps in all."""
+        """Total number of steps."""
         return sum(use.num_steps for use in self.sizes) + sum(self.eager.values())
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all of it as plain data that JSON can hold."""
+        """Return the statistics as plain data for JSON."""
         sizes = [{**dataclasses.asdict(use), "run_mode": use.run_mode.value} for use in self.sizes]
         return {"what": self.what, "sizes": sizes, "eager": dict(self.eager)}
 
@@ -80,10 +80,10 @@ class RunnerStatistics:
 
 
 class StepCounts:
-    """Counts the steps of a runner, and finds a size that they often miss.
+    """Counts the steps of a runner, and finds a size that many batches miss.
 
     Args:
-        what: the steps, for the statistics.
+        what: the kind of steps, for the statistics.
     """
 
     def __init__(self, what: str) -> None:
@@ -93,11 +93,11 @@ class StepCounts:
         self._num_left = _STEPS_BETWEEN_LOOKS
 
     def note(self, num_rows: int, size: int | str) -> bool:
-        """Count a step; return whether it is time to look for a missed size.
+        """Count a step, and return whether it is time to look for a missed size.
 
         Args:
-            num_rows: of the batch.
-            size: that it was padded to, or the reason why it ran eagerly.
+            num_rows: rows of the batch.
+            size: the size it was padded to, or the reason why it ran eagerly.
         """
         at = num_rows, size
         self._counts[at] = self._counts.get(at, 0) + 1
@@ -108,7 +108,7 @@ class StepCounts:
         return True
 
     def statistics(self, mode_of: Callable[[int], RunMode]) -> RunnerStatistics:
-        """Return what was counted.
+        """Return the statistics so far.
 
         Args:
             mode_of: returns how steps of a capture size run now.
@@ -138,13 +138,14 @@ class StepCounts:
         )
 
     def often_missed(self, padded_size: Callable[[int], int]) -> tuple[int, str] | None:
-        """Return the rows of many batches of which more than half is padding, and how many.
+        """Return the number of rows of frequent batches that are mostly padding, and their count.
 
-        Batches that no capture size holds are not among them: they get a warning of their own. Nor
-        are those whose padding was decided by a batch of another rank, or by captures so far.
+        Batches larger than every capture size are not included: they have a warning of their own.
+        Batches whose padding depended on another rank, or on incomplete captures, are not included
+        either.
 
         Args:
-            padded_size: returns to what a batch of so many rows is padded by itself.
+            padded_size: returns the size that a batch with so many rows is padded to by itself.
         """
         padded: dict[int | str, Counter[int]] = {}
         for (num_rows, size), count in self._counts.items():

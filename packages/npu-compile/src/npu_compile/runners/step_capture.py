@@ -1,4 +1,4 @@
-"""How the graph of one key is captured, measured and given up."""
+"""Captures, measures and releases the graph of one key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attn_update import StepParameters
-from npu_graph_runtime import RunMode, RunModeCandidate
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.planning import RunModeCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class StepCapture:
-    """Captures steps of padding, key by key, with the update plans of mode ``FULL``.
+    """Captures steps of padding, key by key, with their update plans in mode ``FULL``.
 
-    Waits until the thread of the update lane has done what was queued.
+    Creating it waits until the thread of the update lane has finished its queued work.
 
     Args:
-        steps: of the runner.
-        plans: of the runner.
+        steps: the steps of the runner.
+        plans: the plans of the runner.
         prepare: called with the tokens of a key before the model runs under it.
 
     Raises:
-        UpdateError: an update of an earlier step failed in the lane's thread.
+        UpdateError: An update of an earlier step failed in the lane's thread.
     """
 
     def __init__(
@@ -40,16 +41,16 @@ class StepCapture:
         self._prepare = prepare
 
     def prepare(self, key: GraphKey) -> None:
-        """Let attention see the lengths of a step of padding."""
+        """Set the attention lengths of a step of padding."""
         self._prepare(key.num_tokens)
 
     def capture(self, key: GraphKey, mode: RunMode) -> None:
-        """Capture the graph of a key, and in mode ``FULL`` keep its update plan.
+        """Capture the graph of a key and, in mode ``FULL``, keep its update plan.
 
         Raises:
-            OutputError: an output does not have one row for each row, or each sequence.
-            AttnUpdateError: the layers recorded are not those of the captures before.
-            DeviceError: the device refused the capture.
+            OutputError: An output does not have one row for each row, or each sequence.
+            AttnUpdateError: The recorded layers differ from those of earlier captures.
+            DeviceError: The device rejected the capture.
         """
         capture = partial(self._steps.capture, key, mode)
         if mode is RunMode.FULL:
@@ -58,12 +59,12 @@ class StepCapture:
             capture()
 
     def release(self, key: GraphKey) -> None:
-        """Give up the graph of a key, its plan and its records, if there are any."""
+        """Release the graph of a key, its plan and its records, if there are any."""
         self._steps.compiled.release([key])
         self._plans.forget(key)
 
     def candidate(self, key: GraphKey, mode: RunMode) -> RunModeCandidate:
-        """Return a way to run steps of padding under a key, to be measured."""
+        """Return a candidate that runs steps of padding under a key, for measurement."""
         step = self._steps.padding_step(key, mode)
         if mode is RunMode.FULL:
             return self._updated_candidate(key, step)
@@ -108,7 +109,7 @@ class StepCapture:
 
 
 def _captured_parameters(plan: UpdatePlan) -> StepParameters:
-    """Return the step parameters with which the launches of a plan were captured."""
+    """Return the step parameters that the launches of a plan were captured with."""
     groups: dict[str, dict[str, Lengths]] = {}
     for update in plan.updates:
         group = plan.group_of(update.slot)

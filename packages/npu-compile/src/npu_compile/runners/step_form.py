@@ -1,4 +1,4 @@
-"""The form of a runner's captured steps: how many sequences so many rows are."""
+"""The form of a runner's captured steps: the relation between rows and sequences."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ if TYPE_CHECKING:
 
 
 class StepForm:
-    """Sizes, keys and inputs of decode steps, of one, several or any number of rows a sequence.
+    """Sizes, keys and inputs of decode steps with one, several or any number of rows per sequence.
 
     Args:
-        inputs: the model's arguments.
-        query_length: rows of each sequence; ``None`` where sequences bring any number.
-        max_sequences: of a step whose sequences bring any number; ``None`` for all others.
-        variant: of the graph keys, where steps of one size are captured in several ways.
+        inputs: declarations of the model's arguments.
+        query_length: rows of each sequence; ``None`` if sequences have any number of rows.
+        max_sequences: sequences of a step whose sequences have any number of rows; otherwise
+            ``None``.
+        variant: part of the graph keys, if steps of one size are captured in several ways.
 
     Attributes:
-        inputs: as given; where a sequence is one row, none of them is declared ``per_sequence``.
-        what: the steps, for messages.
-        max_sequences: the most that a batch may have to fit a captured step.
-        outputs_by_sequence: whether an output may have one row a sequence and not one a token. Only
-            where the number of sequences differs from size to size, so that a capture finds an
-            output that has as many rows by chance.
+        inputs: as given; if each sequence has one row, none of them is declared ``per_sequence``.
+        what: the kind of steps, for messages.
+        max_sequences: the most sequences of a batch that fits a captured step.
+        outputs_by_sequence: whether an output may have one row per sequence instead of one per
+            token.
+            True only if the number of sequences differs between sizes, so that a capture notices an
+            output that has as many rows by coincidence.
 
     Raises:
-        ConfigError: a number is out of range, missing or not needed, or no input has one row a
-            token.
+        ConfigError: A number is out of range, missing or not applicable, or no input has one row
+            per token.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class StepForm:
         """Return capture sizes rounded to whole sequences, ascending, none above the largest one.
 
         Raises:
-            ConfigError: none is as large as one sequence.
+            ConfigError: No size is as large as one sequence.
         """
         if not sizes or self._query_length is None:
             return sizes
@@ -99,14 +101,14 @@ class StepForm:
         return tuple(CaptureSizes(min(size, highest) for size in rounded))
 
     def step_size(self, rows: int) -> StepSize:
-        """Return the sizes of a captured step of so many rows."""
+        """Return the sizes of a captured step with this number of rows."""
         if self._query_length is not None:
             return StepSize(tokens=rows, sequences=rows // self._query_length)
         # One more, so that there is always a sequence for rows that are left over.
         return StepSize(tokens=rows, sequences=min(self.max_sequences + 1, rows))
 
     def key(self, rows: int) -> GraphKey:
-        """Return the graph key of a captured step of so many rows."""
+        """Return the graph key of a captured step with this number of rows."""
         sequences = self.step_size(rows).sequences
         uniform = self._query_length is not None
         return GraphKey(
@@ -114,10 +116,10 @@ class StepForm:
         )
 
     def given(self, inputs: Mapping[str, Tensor]) -> StepSize:
-        """Return the size of a batch as its inputs say, which are not checked otherwise.
+        """Return the size of a batch from its inputs, without checking them any further.
 
         Raises:
-            InputError: its sequences have not the rows that they should have.
+            InputError: A sequence does not have the expected number of rows.
         """
         rows = _rows_of(inputs, self._by_row)
         length = self._query_length
@@ -137,11 +139,11 @@ class StepForm:
 
 
 class PrefillForm(StepForm):
-    """Sizes, keys and inputs of prefill and mixed steps; each graph holds as many sequences.
+    """Sizes, keys and inputs of prefill and mixed steps. Each graph has the same sequences.
 
     Args:
-        inputs: the model's arguments.
-        max_sequences: of every captured step, besides one of padding.
+        inputs: declarations of the model's arguments.
+        max_sequences: sequences of every captured step, in addition to one of padding.
     """
 
     def __init__(self, inputs: Mapping[str, InputSpec], *, max_sequences: int) -> None:
@@ -149,19 +151,19 @@ class PrefillForm(StepForm):
         self.what = "prefill"
 
     def step_size(self, rows: int) -> StepSize:
-        """Return the sizes of a captured step of so many rows."""
+        """Return the sizes of a captured step with this number of rows."""
         return StepSize(tokens=rows, sequences=self.max_sequences + 1)
 
     def key(self, rows: int) -> GraphKey:
-        """Return the graph key of a captured step of so many rows."""
+        """Return the graph key of a captured step with this number of rows."""
         return GraphKey(num_tokens=rows)
 
 
 def _rows_of(inputs: Mapping[str, Tensor], name: str | None) -> int:
-    """Return the rows of an input; 0 where it is not given.
+    """Return the number of rows of an input, or 0 if it is not given.
 
     Raises:
-        InputError: it is no tensor, or the inputs are no mapping.
+        InputError: It is not a tensor, or the inputs are not a mapping.
     """
     try:
         value = None if name is None else inputs.get(name)

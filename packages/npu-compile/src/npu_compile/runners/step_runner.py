@@ -1,4 +1,4 @@
-"""What decode and prefill runners share: capture by size, then pad, load, replay and update."""
+"""Base of the decode and prefill runners: capture by size, then pad, load, replay and update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from npu_compile.runners.padded_steps import PaddedSteps
 from npu_compile.runners.runner_arguments import require_prepare
 from npu_compile.runners.runner_statistics import RunnerStatistics, StepCounts
 from npu_compile.runners.step_capture import StepCapture
-from npu_graph_runtime import RunMode, ShadowValidation
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.diagnosis import ShadowValidation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,26 +28,21 @@ if TYPE_CHECKING:
     from npu_compile.inputs.step_size import StepSize
     from npu_compile.runners.recorded_plans import RecordedPlans
     from npu_compile.runners.step_form import StepForm
-    from npu_graph_runtime import (
-        AgreedStep,
-        CapturePlan,
-        DeviceError,
-        Exchange,
-        GraphKey,
-        RunModeChoice,
-    )
+    from npu_graph_runtime import AgreedStep, Exchange, GraphKey
+    from npu_graph_runtime.errors import DeviceError
+    from npu_graph_runtime.planning import CapturePlan, RunModeChoice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class DecodeStep:
-    """What one decode step cost the host.
+    """The host time of one decode step.
 
     Attributes:
         num_rows: rows of the batch.
-        padded_size: rows after padding; equal to ``num_rows`` where no bucket fits.
+        padded_size: rows after padding; equal to ``num_rows`` if no bucket fits.
         run_mode: how the step ran.
         seconds: host time from the call to its return.
-        update_seconds: the part that launched attention updates; 0 outside run mode ``FULL``.
+        update_seconds: the part spent on launching attention updates; 0 outside run mode ``FULL``.
     """
 
     num_rows: int
@@ -60,20 +56,20 @@ class DecodeObserver(Protocol):
     """Receives every decode step, on the thread that runs it."""
 
     def observe_decode(self, step: DecodeStep, /) -> None:
-        """Take note of one step; called when its work is queued, not when it is done."""
+        """Handle one step; called when its work is queued, not when it is done."""
 
 
 class StepRunner:
-    """Runs the steps of one compiled model under captured graphs; see the runners made of it.
+    """Runs the steps of one compiled model with captured graphs; see its subclasses.
 
     Args:
         compiled: the model.
         form: sizes, keys and inputs of the steps.
-        run_modes: how steps are captured and replayed; of several each size gets the one that is
-            measured to be the fastest.
+        run_modes: how steps are captured and replayed. If there are several, each size gets the one
+            that is measured to be the fastest.
         sizes: capture sizes, in rows.
         plans: the update plans of graphs in run mode ``FULL``.
-        set_lengths: makes attention see the lengths of a step that no update reaches.
+        set_lengths: sets the attention lengths of a step that is not updated.
         observer: receives every step.
         call: what a step runs; the model by default.
 
@@ -108,9 +104,9 @@ class StepRunner:
 
     @property
     def skipped_sizes(self) -> Mapping[int, DeviceError]:
-        """Capture sizes that the device refused, each with its error.
+        """Capture sizes that the device rejected, each with its error.
 
-        Empty but for ``capture_failure="skip_size"``.
+        Always empty unless ``capture_failure="skip_size"``.
         """
         return MappingProxyType(self._schedule.skipped)
 
@@ -121,7 +117,7 @@ class StepRunner:
 
     @property
     def capture_plan(self) -> CapturePlan | None:
-        """What the captures take, and which sizes ``capture_budget`` does not hold, with reasons.
+        """The cost of the captures, and the sizes that exceed ``capture_budget``, with reasons.
 
         ``None`` without a budget, and before :meth:`capture`.
         """
@@ -129,46 +125,47 @@ class StepRunner:
 
     @property
     def run_mode_choices(self) -> Mapping[int, RunModeChoice]:
-        """What each capture size was measured to cost in which run mode, and which was chosen.
+        """The measured cost of each capture size in each run mode, and the chosen mode.
 
-        Empty but for ``mode="measured"``, and before :meth:`capture`.
+        Always empty unless ``mode="measured"``, and before :meth:`capture`.
         """
         return MappingProxyType(self._schedule.choices)
 
     @property
     def update_plans(self) -> Mapping[GraphKey, UpdatePlan]:
-        """The update plans of the captured graphs; empty but in run mode ``FULL``."""
+        """The update plans of the captured graphs; always empty outside run mode ``FULL``."""
         return MappingProxyType(self._plans.by_key)
 
     def statistics(self) -> RunnerStatistics:
-        """Return how the steps so far met the capture sizes: hits, padding, and eager steps.
+        """Return how the steps so far used the capture sizes: hits, padding, and eager steps.
 
-        They are counted since the runner was made, also across :meth:`release`. Steps that failed
-        are left out.
+        Steps are counted since the runner was created, also across :meth:`release`. Failed steps
+        are not counted.
         """
         schedule = self._schedule
         return self._counts.statistics(lambda size: schedule.modes[schedule.all_keys[size]])
 
     def padded_size(self, num_rows: int) -> int:
-        """Return the capture size that a batch is padded to: the rows that the model will see.
+        """Return the capture size that a batch is padded to: the number of rows the model sees.
 
-        That is ``num_rows`` itself where no capture size is large enough.
+        Returns ``num_rows`` if no capture size is large enough.
         """
         return self._schedule.padded_size(num_rows)
 
     def split_rows(self, num_rows: int) -> tuple[int, ...]:
-        """Return how to run a batch: as one step, or as two where those take less time.
+        """Return how to run a batch: as one step, or as two if those are faster.
 
-        Padding a batch to the next capture size may cost more than two smaller steps. The times are
-        those that mode ``measured`` took at capture; without them the batch is one step. Replay the
-        parts one after another, and copy or use up the output of the first before the second.
+        Padding a batch to the next capture size may cost more than two smaller steps. The decision
+        uses the times that mode ``measured`` took at capture; in other modes the batch is one step.
+        Run the parts one after another, and copy or use the output of the first before you run the
+        second.
 
         Args:
-            num_rows: of the batch.
+            num_rows: rows of the batch.
 
         Returns:
-            The rows of each step, in order; they sum up to ``num_rows``. Whole sequences where all
-            bring the same number of rows.
+            The rows of each step, in order; they add up to ``num_rows``. Each has whole sequences
+            if all sequences have the same number of rows.
         """
         schedule = self._schedule
         seconds = {size: choice.chosen_seconds for size, choice in schedule.choices.items()}
@@ -182,7 +179,7 @@ class StepRunner:
         return parts
 
     def padded_sequences(self, size: int) -> int:
-        """Return the sequences of a captured step, padding included.
+        """Return the number of sequences of a captured step, including padding.
 
         Args:
             size: its rows, a capture size.
@@ -199,27 +196,30 @@ class StepRunner:
     ) -> None:
         """Capture a graph for every capture size, the largest first; nothing in mode ``eager``.
 
-        The static buffers hold padding only, so what warm-up runs write goes where padded rows go.
+        The static buffers contain only padding, so warm-up runs write where padded rows write.
 
         Args:
-            prepare: called with each size before the model runs; must make attention see lengths
-                of that many padded rows, in :meth:`padded_sequences` sequences. Where prefill runs
-                in segments or eagerly, lengths of no sequence will do.
-            on_captured: called after each size with (size, sizes done, sizes in all).
-            on_forecast: called once with the plan, where the configuration has a
-                ``capture_budget``, when two sizes are captured and it says what all will take.
-            exchange: a collective on the host, for ranks that in mode ``measured`` have to choose
-                alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
+            prepare: called with each size before the model runs. It must set attention lengths for
+                that many padded rows, in :meth:`padded_sequences` sequences. If prefill
+                runs in segments or eagerly, lengths of no sequence are enough.
+            on_captured: called after each size with (size, sizes done, total sizes).
+            on_forecast: called once with the plan if the configuration has a ``capture_budget``,
+                when two sizes are captured and the total is forecast.
+            exchange: a host collective, for ranks that must choose the same modes in mode
+                ``measured``:
+                all ranks whose steps contain collectives, see
+                `npu_graph_runtime.planning.RunModeChooser`.
 
         Raises:
-            ConfigError: ``capture_budget`` holds none of the sizes; ``prepare`` is no function.
-            RunnerStateError: captured already, by this runner or by another of the model; what is
-                captured stays as it is.
-            DeviceError: the device refused a capture, and the configuration does not skip the
-                size; what was captured is released.
-            OutputError: an output of the model does not have one row for each row, or each
+            ConfigError: No size fits ``capture_budget``, or ``prepare`` is not callable.
+            RunnerStateError: This runner, or another one of the model, has captured already.
+                Captured graphs stay as they are.
+            DeviceError: The device rejected a capture, and the configuration does not skip the
+                size.
+                Captured graphs were released.
+            OutputError: An output of the model does not have one row for each row, or each
                 sequence, of the batch.
-            UpdateError: an update of an earlier step failed in the lane's thread.
+            UpdateError: An update of an earlier step failed in the lane's thread.
         """
         require_prepare(f"capturing the {self._form.what} graphs", prepare)
         if not self._schedule.is_to_capture:
@@ -237,32 +237,32 @@ class StepRunner:
     def capture_next(
         self, prepare: Callable[[int], None], *, exchange: Exchange | None = None
     ) -> int | None:
-        """Capture the largest size that is not captured yet, for engines that serve meanwhile.
+        """Capture the largest remaining size, for engines that serve in the meantime.
 
-        Call it once before the first step and then between steps, on their thread, as often as the
-        engine has time: it waits for the device, and no step can be queued until it returns. Until
-        all sizes are captured a batch is padded to the next larger one that is, or runs eagerly
-        where there is none; :attr:`pending_sizes` and the observer's steps say so.
+        Call it once before the first step, and then between steps, on the same thread, whenever you
+        have time. It waits for the device, and no step can be queued until it returns. Until a size
+        is captured, its batches are padded to the next larger captured size, or run eagerly if
+        there is none. See :attr:`pending_sizes` and the observer's steps.
 
-        Note [captures between steps]. A thread beside the serving one would gain little and risk
-        much. A capture is Python code, which holds the interpreter while steps want it. By CANN's
-        default, which is torch_npu's too, a capture forbids synchronous copies and the like to all
-        threads; its other modes forbid them to the capturing thread, or to none. And torch_npu
-        launches for all host threads from the one thread of its task queue.
+        Note [captures between steps]. Capturing in a second thread would gain little and be risky.
+        A capture is Python code, which holds the GIL while steps need it. By default (in CANN and
+        torch_npu), a capture forbids synchronous copies and similar calls in all threads; its other
+        modes forbid them in the capturing thread, or nowhere. And torch_npu launches for all host
+        threads from the single thread of its task queue.
 
         Args:
             prepare: as for :meth:`capture`.
-            exchange: as for :meth:`capture`. Ranks that run collectives have to capture a size at
+            exchange: as for :meth:`capture`. Ranks that run collectives must capture a size at
                 the same time.
 
         Returns:
-            The size that steps may use now; ``None`` where none is left.
+            The size that steps may use now, or ``None`` if none is left.
 
         Raises:
-            ConfigError: there is a ``capture_budget``.
-            RunnerStateError: another runner of the model has captured the same sizes.
-            DeviceError: the device refused the size, which the next call tries again; or it
-                refused all, and the configuration skips them. What is captured stays.
+            ConfigError: There is a ``capture_budget``.
+            RunnerStateError: Another runner of the model has captured the same sizes.
+            DeviceError: The device rejected the size, which the next call tries again; or it
+                rejected all sizes, and the configuration skips them. Captured graphs stay.
             OutputError: as for :meth:`capture`.
             UpdateError: as for :meth:`capture`.
         """
@@ -281,41 +281,41 @@ class StepRunner:
     ) -> Any:
         """Run one step and return the model's output for the batch's own rows.
 
-        Returns when the work is queued; the host waits only when it is further ahead of the device
-        than the input buffers have copies.
+        Returns when the work is queued. The host waits only if it is ahead of the device by more
+        steps than there are copies of the input buffers.
 
-        What fails on the device afterwards is not seen here: the next wait for the device raises
-        it, such as that which reads the sampled tokens. A device stops at its first failure, so
-        the process has to end. Where it makes the device work again
-        (``torch.npu.stop_device`` and ``restart_device``, a trial feature of CANN), it calls
-        :meth:`release` and :meth:`capture` before the next step: a replay that ended in its middle
-        may leave events set by which the next one waits for its update, and would read the lengths
-        of an earlier step.
+        Failures on the device after that are raised by the next synchronisation, such as the one
+        that reads the sampled tokens. A device stops at its first failure, so the process has to
+        end. If you reset the device instead (``torch.npu.stop_device`` and ``restart_device``, an
+        experimental feature of CANN), call :meth:`release` and :meth:`capture` before the next
+        step. An interrupted replay may leave events set, and the next replay would then read the
+        lengths of an earlier step.
 
         Args:
-            inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
-                when this returns; or on the device, such as the tokens just sampled, read in the
-                order of the current stream and without a wait of the host.
-            lengths: by parameter group and argument name. For the padded size where all sequences
-                bring the same number of rows; for the batch as it is where they bring any number.
-            agreed: what this step's ranks agreed on (`npu_graph_runtime.RankAgreement`); then the
-                batch is padded to its bucket and may be of no row, on an idle rank. Where it was
-                agreed to run eagerly, an idle rank gives rows of padding itself.
+            inputs: for each declared input a tensor ``[rows, ...]``. A CPU tensor may be changed as
+                soon as this returns. A device tensor, such as the tokens just sampled, is read in
+                the order of the current stream, without a host wait.
+            lengths: values by parameter group and argument name. For the padded size if all
+                sequences have the same number of rows; for the unpadded batch if they have any
+                number.
+            agreed: the agreement of all ranks for this step (`npu_graph_runtime.RankAgreement`).
+                The batch is then padded to the agreed bucket, and may have no rows on an idle rank.
+                If ranks agreed to run eagerly, an idle rank must pass rows of padding itself.
 
         Returns:
-            What the model returns, each tensor ``[rows, ...]``, or ``[sequences, ...]`` where all
-            sequences bring the same number of rows, on the device. After a replay they are views of
-            the graph's memory, which the next step overwrites.
+            The model's output on the device: each tensor is ``[rows, ...]``, or ``[sequences,
+            ...]`` if all sequences have the same number of rows. After a replay the tensors are
+            views of the graph's memory, which the next step overwrites.
 
         Raises:
-            InputError: an input does not fit its declaration, or rows and sequences do not fit
+            InputError: An input does not match its declaration, or rows and sequences do not match
                 each other; nothing was launched.
-            StepParameterError: the lengths do not fit; nothing was launched.
-            OutputError: an output does not have one row for each row, or each sequence.
-            ShadowDifferenceError: the step was compared (``shadow_every``), and its graph gave
-                something else than its eager run.
-            RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is to run
-                eagerly and there is no ``set_lengths``; nothing was launched.
+            StepParameterError: The lengths do not fit; nothing was launched.
+            OutputError: An output does not have one row for each row, or each sequence.
+            ShadowDifferenceError: The step was compared (``shadow_every``), and the results of its
+                graph and its eager run differ.
+            RunnerStateError: The graphs are not captured; or, in mode ``full``, the batch is to run
+                eagerly and there is no ``set_lengths``. Nothing was launched.
         """
         observer = self._observer
         started = 0.0 if observer is None else time.perf_counter()
@@ -349,9 +349,9 @@ class StepRunner:
         return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:
-        """Wait for the device and tear down graphs, plans and records; may capture again.
+        """Wait for the device and release graphs, plans and records; you can capture again.
 
-        Those of this runner: graphs of the model that others captured stay.
+        Graphs of the model that others captured stay.
         """
         self._schedule.release()
         self._plans.clear()
@@ -363,7 +363,7 @@ class StepRunner:
         own: StepSize,
         lengths: Mapping[str, Mapping[str, Lengths]],
     ) -> tuple[Any, float]:
-        """Replay a step and update its attention; return the output, and seconds of the update."""
+        """Replay a step and update its attention; return the output and the update's seconds."""
         replayed = 0.0
 
         def replay() -> Any:
@@ -383,7 +383,7 @@ class StepRunner:
         own: StepSize,
         lengths: Mapping[str, Mapping[str, Lengths]],
     ) -> tuple[Any, float]:
-        """Run a padded step that reads lengths eagerly, or may be compared with its eager run."""
+        """Run a padded step that reads lengths eagerly, or that may be compared with eager."""
         shadow = None if mode is RunMode.EAGER else self._shadow
         if self._set_lengths is not None and (
             mode is not RunMode.FULL or (shadow is not None and shadow.is_next)
@@ -405,7 +405,7 @@ class StepRunner:
         key: GraphKey | None,
         agreed: AgreedStep | None,
     ) -> Any:
-        """Run a batch that no captured step holds, or that ranks agreed to run eagerly."""
+        """Run a batch eagerly, because no captured step fits or because ranks agreed to."""
         batch, remedy, limit = f"{own.tokens} rows", "add a capture size", ""
         reason = "before any size was captured"
         if agreed is not None:
@@ -443,7 +443,7 @@ class StepRunner:
         return output
 
     def _warn_of_missed(self) -> None:
-        """Warn once if most of many steps is padding, when all sizes are captured."""
+        """Warn once if most of many steps is padding, after all sizes are captured."""
         if self._schedule.pending or "padding" in self._warned_of:
             return
         missed = self._counts.often_missed(self.padded_size)

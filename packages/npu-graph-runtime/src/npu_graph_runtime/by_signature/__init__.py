@@ -1,1 +1,1 @@
-"""One object for a function: captured at the first call of each signature, replayed afterwards."""
+"""Wraps a function: captured at the first call with each signature, replayed afterwards."""

@@ -1,4 +1,4 @@
-"""What selects the graph of a call: layouts of tensors, plain values, containers and modes."""
+"""The signature that selects a call's graph: tensor layouts, plain values, containers, modes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _HASHED = frozenset(
 
 
 class Flattened(NamedTuple):
-    """Nested values, taken apart.
+    """Nested values, flattened.
 
     Attributes:
-        structure: containers with their types, keys and lengths, and all values but tensors; equal
-            where a function that looks at nothing else does the same.
-        tensors: in order.
+        structure: containers with their types, keys and lengths, and all values except tensors.
+            Equal structures mean that a function which looks at nothing else does the same.
+        tensors: the tensors in order.
     """
 
     structure: tuple[Hashable, ...]
@@ -38,11 +38,11 @@ class Flattened(NamedTuple):
 
 
 def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flattened:
-    """Take the arguments of a call apart.
+    """Flatten the arguments of a call.
 
     Raises:
-        UnsupportedInputError: a value that is neither a tensor, nor a container, nor plain. It
-            names no path; :func:`unsupported` does.
+        UnsupportedInputError: A value is neither a tensor, nor a container, nor plain. The error
+            has no path; :func:`unsupported` returns it.
     """
     structure: list[Hashable] = [len(args)]
     tensors: list[Tensor] = []
@@ -59,7 +59,7 @@ def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flattened:
 
 
 def layouts(tensors: list[Tensor]) -> tuple[Hashable, ...]:
-    """Return how tensors are laid out, and which of them are the same object."""
+    """Return the layouts of tensors, and which of them are the same object."""
     found: list[Hashable] = []
     for tensor in tensors:
         found += (
@@ -77,10 +77,10 @@ def layouts(tensors: list[Tensor]) -> tuple[Hashable, ...]:
 
 
 def modes(device_type: str) -> tuple[Hashable, ...]:
-    """Return the modes of torch that change what a function launches.
+    """Return the modes of torch that influence what a function launches.
 
     Args:
-        device_type: of the tensors of the graphs.
+        device_type: device type of the graphs' tensors.
     """
     is_autocast = torch.is_autocast_enabled(device_type)
     return (
@@ -93,7 +93,7 @@ def modes(device_type: str) -> tuple[Hashable, ...]:
 
 
 def unsupported(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return which of the arguments cannot be part of a signature, for messages."""
+    """Return the argument that cannot be part of a signature, for messages."""
     named = {f"args[{index}]": value for index, value in enumerate(args)} | dict(kwargs)
     for name, value in named.items():
         for path, leaf in leaves(value, name):
@@ -103,14 +103,14 @@ def unsupported(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 
 
 def rebuilt(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return nested values with other tensors, in containers of their own.
+    """Return nested values with other tensors, in new containers.
 
     Args:
-        value: of which :func:`flatten` knows all types.
+        value: a value whose types :func:`flatten` supports.
         tensors: one for each tensor in ``value``, in order.
 
     Raises:
-        TypeError: a container that cannot be rebuilt from its items.
+        TypeError: A container cannot be rebuilt from its items.
     """
     kind: Callable[..., Any] = type(value)
     if isinstance(value, Tensor):
@@ -142,7 +142,7 @@ def _is_supported(value: object) -> bool:
 
 
 def _add(value: Any, structure: list[Hashable], tensors: list[Tensor]) -> None:
-    """Take one value apart, as `leaves` does."""
+    """Flatten one value, as `leaves` does."""
     kind: Any = type(value)
     if kind in _TENSORS:
         tensors.append(value)

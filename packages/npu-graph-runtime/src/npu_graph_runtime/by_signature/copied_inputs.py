@@ -1,4 +1,4 @@
-"""The input buffers of one graph: filled before a replay, and read back where the graph wrote."""
+"""The input buffers of one graph: filled before a replay, and read back if the graph wrote them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Writes(NamedTuple):
-    """What a call writes.
+    """The writes of a call.
 
     Attributes:
-        written: numbers of the tensors that it writes.
-        others: addresses of memory that it uses where it is.
-        is_any: whether it writes anything that was there before.
+        written: indices of the tensors that it writes.
+        others: addresses of memory that it uses in place.
+        is_any: whether it writes any memory that existed before.
     """
 
     written: AbstractSet[int]
@@ -36,35 +36,35 @@ class Writes(NamedTuple):
 
 
 class MemoryOfCall(Protocol):
-    """What a call uses and writes that was there before."""
+    """Existing memory that a call uses and writes."""
 
     @property
     def addresses(self) -> AbstractSet[int]:
-        """Addresses of memory that it uses and that no argument is on."""
+        """Addresses of used memory that belongs to no argument."""
 
     @property
     def written(self) -> AbstractSet[int]:
-        """Addresses of memory that it writes, that of arguments too."""
+        """Addresses of written memory, including that of arguments."""
 
 
 class CopiedInputs:
-    """Buffers of the layout of one call's tensors, and the arguments that hold them.
+    """Buffers with the layouts of one call's tensors, and arguments that contain these buffers.
 
     Args:
         args: positional arguments of the call.
         kwargs: keyword arguments of the call.
-        tensors: in both, in order.
-        device: of the graphs.
-        uncopied: which tensors are not copied, by their number: the graph uses their memory.
+        tensors: the tensors in both, in order.
+        device: device of the graphs.
+        uncopied: indices of tensors that are not copied: the graph uses their memory.
 
     Attributes:
         args: positional arguments for the capture and its replays.
-        kwargs: keyword arguments, likewise.
-        buffers: one for each tensor, those that are not copied among them.
-        writes: what a call of the function writes, as far as it is known.
+        kwargs: keyword arguments for the capture and its replays.
+        buffers: one for each tensor, including those that are not copied.
+        writes: the writes of a call of the function, as far as known.
 
     Raises:
-        UnsupportedInputError: a tensor or a container that cannot be copied.
+        UnsupportedInputError: A tensor or a container cannot be copied.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class CopiedInputs:
         """Copy buffers back into the tensors of a call.
 
         Args:
-            tensors: of the call.
-            indices: which ones.
+            tensors: tensors of the call.
+            indices: indices of the tensors to write.
         """
         for index in indices:
             tensor = tensors[index]
@@ -131,12 +131,12 @@ class CopiedInputs:
     def note_written(
         self, changed: AbstractSet[int], memory: MemoryOfCall, tensors: list[Tensor]
     ) -> None:
-        """Note what a call of the function writes.
+        """Store what a call of the function writes.
 
         Args:
-            changed: tensors that it has changed for sure.
-            memory: what it uses and writes that was there before.
-            tensors: that it was called with.
+            changed: tensors that have certainly changed.
+            memory: existing memory that it uses and writes.
+            tensors: tensors of the call.
         """
         addresses = {index: memory_of(tensors[index]) for index in self._copied}
         written = changed | {index for index in self._copied if addresses[index] in memory.written}
@@ -146,14 +146,14 @@ class CopiedInputs:
 
     @property
     def copied(self) -> AbstractSet[int]:
-        """Numbers of the tensors that are copied, each object once."""
+        """Indices of the tensors that are copied, each object once."""
         return set(self._copied)
 
     def share_memory(self, tensors: list[Tensor]) -> bool:
-        """Return whether what the graph writes would be seen elsewhere than in the buffers.
+        """Return whether writes of the graph would be visible outside the buffers.
 
-        True where copied tensors of a call share memory with each other, or with memory that the
-        graph uses where it is, and the graph writes any of it.
+        True if copied tensors of a call share memory with each other, or with memory that the
+        graph uses in place, and the graph writes any of it.
         """
         writes = self.writes
         if not writes.is_any:
@@ -161,11 +161,11 @@ class CopiedInputs:
         return not writes.others.isdisjoint(self.memory(tensors)) or self.overlap(tensors)
 
     def memory(self, tensors: list[Tensor]) -> list[int]:
-        """Return the addresses of the memory that copied tensors of a call are on."""
+        """Return the addresses of the memory of a call's copied tensors."""
         return [memory_of(tensors[index]) for index in self._copied if tensors[index].numel()]
 
     def overlap(self, tensors: list[Tensor]) -> bool:
-        """Return whether copied tensors of a call reach over the same memory."""
+        """Return whether copied tensors of a call overlap in memory."""
         memory = self.memory(tensors)
         if len(set(memory)) == len(memory):
             return False
@@ -173,7 +173,7 @@ class CopiedInputs:
         return any(begin < end for (_, end), (begin, _) in itertools.pairwise(spans))
 
     def hold_weakly(self) -> None:
-        """Let go of tensors that are not copied: each call brings them along."""
+        """Drop references to tensors that are not copied: each call provides them again."""
         if self._uncopied:
             self.buffers = [
                 weak_tensor(buffer, self._device) if index in self._uncopied else buffer
@@ -245,7 +245,7 @@ def _expanded(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _overlaps_itself(tensor: Tensor) -> bool:
-    """Return whether elements share memory in other ways than by expanded dimensions."""
+    """Return whether elements share memory other than by expanded dimensions."""
     if tensor.numel() == 0:
         return False
     end = 1
@@ -259,7 +259,7 @@ def _overlaps_itself(tensor: Tensor) -> bool:
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:
-    """Return the first address that a tensor reaches, and the one after the last."""
+    """Return the address range that a tensor spans: first address, and one past the last."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     extent = 1 + sum((size - 1) * stride for size, stride in steps)
     return tensor.data_ptr(), tensor.data_ptr() + extent * tensor.element_size()

@@ -1,10 +1,11 @@
-"""One object for a function: the graph of a call is captured once and replayed afterwards.
+"""Captures a function once per signature and replays it afterwards.
 
-Note [a call is never run twice]: a function may write what it does not return, such as a cache. So
-the first call of a signature runs eagerly and its result is returned; then the function is captured
-on buffers, of which the device runs nothing. Whatever fails there costs a graph and no value. A
-capture in segments runs what it captures, so there the second call of a signature is captured, and
-the capture is that call: once a part of it has run, a failure is raised.
+Note [a call is never run twice]: a function may write memory that it does not return, such as a
+cache. The first call with a signature therefore runs eagerly, and its result is returned. Then the
+function is captured on buffers, of which the device runs nothing. A failure there costs a graph and
+no value. A capture in segments runs the work it captures. With breaks, therefore, the second call
+with a signature is captured, and the capture is that call: once a part of it has run, a failure is
+raised.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.capture_session import CaptureSession
 from npu_graph_runtime.capturing.eager_segment import EagerSegment
 from npu_graph_runtime.capturing.fresh_memory import memory_of
-from npu_graph_runtime.capturing.graphed_callable import GraphedCallable, MissPolicy
+from npu_graph_runtime.capturing.graphed_callable import GraphedCallable
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
 from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
@@ -95,14 +96,14 @@ class EagerReason(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphedCounters:
-    """What the calls of a graphed function did, since it was made.
+    """Counts the calls of a graphed function since it was created.
 
     Attributes:
-        captured: graphs captured, those captured again included.
+        captured: graphs captured, including those captured again.
         replayed: calls that replayed a graph.
         released: graphs released.
-        eager: calls that ran eagerly, by reason; reasons that did not occur are left out.
-        failures: why captures failed, the latest ones, each with its signature.
+        eager: calls that ran eagerly, by reason; reasons that did not occur are omitted.
+        failures: the latest capture failures, each with its signature.
     """
 
     captured: int
@@ -113,7 +114,7 @@ class GraphedCounters:
 
 
 class Graphed:
-    """A function with one graph for each signature of its calls. Made by :func:`graphed`."""
+    """A function with one graph per call signature; create it with :func:`graphed`."""
 
     __slots__ = (
         "__weakref__",
@@ -128,6 +129,7 @@ class Graphed:
         "_has_warned",
         "_is_copied",
         "_is_inside",
+        "_is_strict",
         "_latest",
         "_lock",
         "_mode",
@@ -135,7 +137,6 @@ class Graphed:
         "_most",
         "_name",
         "_numbers",
-        "_on_refusal",
         "_pool",
         "_recaptures",
         "_refused",
@@ -155,7 +156,7 @@ class Graphed:
         is_copied: bool,
         uncopied: Collection[int | str],
         name: str | None,
-        on_refusal: MissPolicy,
+        strict: bool,
         weights: NamedTensors | None,
         kept_memory: KeptMemory,
         observer: RuntimeObserver | None,
@@ -178,7 +179,7 @@ class Graphed:
         self._mode = RunMode.FULL if breaks is None else RunMode.BREAKABLE
         self._is_copied = is_copied
         self._uncopied = frozenset(uncopied)
-        self._on_refusal = on_refusal
+        self._is_strict = strict
         self._pool = device.create_memory_pool() if pool is None else pool
         self._stream = device.create_stream()
         self._graphed = GraphedCallable(
@@ -213,10 +214,9 @@ class Graphed:
         """Replay the graph of the call's signature, or run the function.
 
         Raises:
-            UnsupportedInputError: with ``on_refusal=MissPolicy.RAISE``, a call that cannot be
-                captured.
-            Exception: whatever the function raises; and, for a function that breaks, what has
-                failed in a capture or a replay of which a part has run.
+            UnsupportedInputError: The call cannot be captured, and ``strict`` is true.
+            Exception: Any error of the function; and, for a function with breaks, a failure of a
+                capture or replay of which a part has run.
         """
         with self._lock:
             if self._is_inside:
@@ -238,17 +238,17 @@ class Graphed:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function, which runs eagerly; a wrapped module's attributes are found there."""
+        """The original function, which runs eagerly; use it to access a module's attributes."""
         return self._function
 
     @property
     def num_graphs(self) -> int:
-        """Signatures that have a graph now."""
+        """Number of signatures that currently have a graph."""
         return len(self._entries)
 
     @property
     def counters(self) -> GraphedCounters:
-        """The counters as they are now."""
+        """The current counters."""
         counters = self._graphed.counters
         return GraphedCounters(
             captured=counters.captured,
@@ -262,15 +262,15 @@ class Graphed:
         """Compare all memory that the graphs use; see `GraphedCallable.check_weights`.
 
         Raises:
-            ReplacedWeightError: some was replaced; :meth:`release_all` lets it be captured again.
+            ReplacedWeightError: Memory was replaced; call :meth:`release_all` to capture again.
         """
         with self._lock:
             self._graphed.check_weights()
 
     def release_all(self) -> None:
-        """Wait for the device and release all graphs and buffers; refused signatures are forgotten.
+        """Wait for the device and release all graphs and buffers; forget rejected signatures.
 
-        The next call of each signature is a first one.
+        The next call with each signature counts as the first one.
         """
         with self._lock:
             self._latest = None
@@ -320,7 +320,7 @@ class Graphed:
         return *key, tuple((tensor.data_ptr(), memory_of(tensor)) for tensor in used)
 
     def _uncopied_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-        """Return the numbers of the tensors that are not copied."""
+        """Return the indices of the tensors that are not copied."""
         if not self._uncopied:
             return []
         numbers: list[int] = []
@@ -361,7 +361,7 @@ class Graphed:
         return outputs.give(result, tensors)
 
     def _follow(self, stream: Stream) -> None:
-        """Let the current stream wait for the calls before: all use the same buffers and memory."""
+        """Let the current stream wait for earlier calls, which use the same buffers and memory."""
         before, self._used_on = self._used_on, stream
         if before is not None and before != stream:
             stream.wait_stream(before)
@@ -369,7 +369,7 @@ class Graphed:
     def _recapture(
         self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Capture a signature anew whose weights were replaced."""
+        """Capture a signature again after its weights were replaced."""
         self._release(key)
         if len(self._recaptures) > _MOST_REFUSED:
             self._recaptures.clear()
@@ -437,7 +437,7 @@ class Graphed:
         return result
 
     def _may_share(self, inputs: CopiedInputs, tensors: list[Tensor]) -> bool:
-        """Return whether a call must not be captured while it runs, on buffers of its own."""
+        """Return whether a call must not be captured while it runs on buffers of its own."""
         if inputs.overlap(tensors) or inputs.share_memory(tensors):
             return True
         memory = set(inputs.memory(tensors))
@@ -452,7 +452,7 @@ class Graphed:
     def _require_unchanged(
         self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Refuse functions that change their arguments otherwise than by writing into tensors."""
+        """Reject functions that change their arguments other than by writing into tensors."""
         now = flatten(args, kwargs)
         if (now.structure, layouts(now.tensors)) != key[:2] or any(
             tensor is not before for tensor, before in zip(now.tensors, flat.tensors, strict=True)
@@ -465,7 +465,7 @@ class Graphed:
     def _capture_with_memory(
         self, key: _Key, flat: Flattened, inputs: CopiedInputs, first: FirstResult
     ) -> None:
-        """Capture; where memory or streams are short, release the graph used least and retry."""
+        """Capture; if memory or streams run out, release the least recently used graph, retry."""
         try:
             self._capture(key, flat, inputs, first)
         except (OutOfDeviceMemoryError, OutOfDeviceResourcesError):
@@ -485,7 +485,7 @@ class Graphed:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Capture a call in segments, which runs it, and return its result."""
+        """Capture a call in segments, which also runs it, and return its result."""
         progress = _Progress()
         try:
             entry = self._capture(key, flat, inputs, first, progress)
@@ -541,7 +541,7 @@ class Graphed:
     def _outputs(
         self, graph_key: GraphKey, result: Any, inputs: CopiedInputs, first: FirstResult
     ) -> ReturnedOutputs:
-        """Return how a graph that was captured returns its results, or refuse it."""
+        """Return how a captured graph returns its results, or reject it."""
         self._require_no_updates(graph_key)
         memory = self._graphed.memory_of(graph_key)
         if memory.written_elsewhere is not None:
@@ -571,7 +571,7 @@ class Graphed:
         self._graphed.release(entry.graph_key)
 
     def _is_still_refused(self, key: _Key) -> bool:
-        """Return whether nothing has changed that a capture failed for."""
+        """Return whether the reason for an earlier capture failure still applies."""
         num_graphs = self._refused[key]
         return num_graphs is None or len(self._entries) >= num_graphs
 
@@ -587,7 +587,7 @@ class Graphed:
             self._report(error)
 
     def _report(self, error: Exception) -> None:
-        if self._on_refusal is MissPolicy.RAISE:
+        if self._is_strict:
             raise error
         if type(error) in self._has_warned:
             return
@@ -613,60 +613,59 @@ def graphed(
     copy_outputs: bool = True,
     uncopied: Collection[int | str] = (),
     name: str | None = None,
-    on_refusal: MissPolicy = MissPolicy.RUN_EAGERLY,
+    strict: bool = False,
     weights: NamedTensors | None = None,
     kept_memory: KeptMemory = KeptMemory.RAISE,
     observer: RuntimeObserver | None = None,
     pool: object = None,
 ) -> Any:
-    """Return a function that is captured at the first call of each signature, and then replayed.
+    """Return a function that is captured at the first call with each signature, and then replayed.
 
-    Call it as you call the function. A signature is what may change the launches: shapes, strides,
-    dtypes and gradients of all tensors, also in nested lists, tuples, dicts and dataclasses, which
-    of them are the same object, all plain values with their types, and the modes of torch. A call
-    copies its tensors into buffers of the graph, replays, and copies the results. What the function
-    writes into its arguments is copied back into yours.
+    Call it like the original function. A signature consists of everything that may change the
+    launches:
+    shapes, strides, dtypes and `requires_grad` of all tensors, also in nested lists, tuples, dicts
+    and dataclasses; which of them are the same object; all plain values with their types; and the
+    modes of torch. A call copies its tensors into the graph's buffers, replays, and copies the
+    results. Values that the function writes into its arguments are copied back into yours.
 
-    The first call of a signature runs eagerly, and the function is captured behind it: Python code
-    of the function runs twice then. Where a capture fails, calls of the signature run eagerly; a
-    warning says why, once for each kind of error, and ``counters`` count them. With ``breaks`` the
-    second call of a signature is captured, and the capture is that call: what fails when a part of
-    it has run is raised.
+    The first call with a signature runs eagerly, and the function is then captured, so its Python
+    code runs twice. If a capture fails, calls with this signature run eagerly; a warning gives the
+    reason, once per kind of error, and ``counters`` count them. With ``breaks``, the second call is
+    captured, and the capture is that call: an error after a part of it has run is raised.
 
-    What else the function reads (weights, buffers, closures) is watched as in
-    :class:`~npu_graph_runtime.GraphedCallable`: where memory was freed that a replay would use, the
-    function is captured again. Memory that was replaced while something keeps the old one is found
-    by :meth:`Graphed.check_weights` only.
+    Everything else that the function reads (weights, buffers, closures) is watched as in
+    :class:`~npu_graph_runtime.GraphedCallable`. If memory that a replay would use was freed, the
+    function is captured again. If memory was replaced while something keeps the old memory alive,
+    only :meth:`Graphed.check_weights` notices.
 
     Several threads may call it: one call runs at a time, and the others wait. Calls on several
-    streams are put in order. While a graph is captured, other threads should leave the device
-    alone. Inside another capture it calls the function, which becomes part of that capture.
+    streams are ordered. While a graph is captured, other threads should not use the device. Inside
+    another capture, it calls the function, which becomes part of that capture.
 
     Args:
-        function: what to capture, such as a module; without it a decorator is returned.
-        device: captures and replays.
-        most: graphs held at once. For another one the graph that was not used for the longest time
-            is released.
-        breaks: the context of the functions that :func:`~npu_graph_runtime.runs_eagerly` marks: the
+        function: function or module to capture; without it a decorator is returned.
+        device: device that captures and replays.
+        most: maximum number of graphs. For a new one, the least recently used graph is released.
+        breaks: context of the functions that :func:`~npu_graph_runtime.runs_eagerly` marks: the
             function is captured in segments between them.
-        copy_outputs: whether results are yours to keep. Without a copy they lie in memory of the
-            graph, and the next call overwrites them.
-        uncopied: positional arguments by number and keyword arguments by name that are not copied,
-            such as a key/value cache. The graph uses your memory, so the address belongs to the
-            signature.
-        name: for messages; by default that of the function.
-        on_refusal: whether a call that cannot be captured runs eagerly or raises.
+        copy_outputs: whether you own the results. Without a copy they are in the graph's memory,
+            and the next call overwrites them.
+        uncopied: arguments that are not copied, such as a key/value cache: positional ones by
+            index, keyword arguments by name. The graph uses your memory, so the address is part of
+            the signature.
+        name: name for messages; by default that of the function.
+        strict: raise for a call that cannot be captured, instead of running it eagerly.
         weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
         kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
-        observer: told of captures, replays and releases.
-        pool: a memory pool of ``device`` that the graphs share; made by default.
+        observer: receives captures, replays and releases.
+        pool: a memory pool of ``device`` for all graphs; created by default.
 
     Returns:
         A :class:`~npu_graph_runtime.Graphed`.
 
     Raises:
         ValueError: ``most`` is less than 1.
-        TypeError: ``uncopied`` is a text.
+        TypeError: ``uncopied`` is a string.
     """
     make = functools.partial(
         Graphed,
@@ -676,7 +675,7 @@ def graphed(
         is_copied=copy_outputs,
         uncopied=uncopied,
         name=name,
-        on_refusal=on_refusal,
+        strict=strict,
         weights=weights,
         kept_memory=kept_memory,
         observer=observer,
@@ -696,11 +695,11 @@ class _Entry(NamedTuple):
 
 
 class _Latest:
-    """The call before, by which an equal one is told faster than by its signature.
+    """The previous call; comparing with it is faster than computing a signature.
 
     Args:
-        key: of its signature.
-        entry: what it has replayed.
+        key: key of its signature.
+        entry: the entry that it replayed.
         flat: its arguments.
     """
 
@@ -715,7 +714,7 @@ class _Latest:
         self._guard = layout_guard(flat.tensors) if flat.tensors else None
 
     def holds(self, flat: Flattened, now: tuple[Hashable, ...], is_training: bool | None) -> bool:
-        """Return whether another call has the same signature; false says nothing yet."""
+        """Return whether another call has the same signature; false means unknown."""
         guard, key = self._guard, self.key
         return (
             guard is not None
@@ -728,14 +727,14 @@ class _Latest:
 
 
 class _Seen(NamedTuple):
-    """What an eager call of a signature returned and wrote."""
+    """The results and writes of an eager call with a signature."""
 
     result: FirstResult
     writes: Writes
 
 
 class _Progress:
-    """How far a capture came that runs its call."""
+    """How far a capture that also runs its call has come."""
 
     def __init__(self) -> None:
         self.num_run = 0
@@ -769,7 +768,7 @@ def _came_through(error: BaseException, function: Callable[..., Any]) -> bool:
 
 @contextlib.contextmanager
 def _no_autocast_cache() -> Iterator[None]:
-    """Let a capture cast its weights itself: those in the cache are freed with the mode."""
+    """Let a capture cast its weights itself: cached casts of autocast are freed with the mode."""
     if not torch.is_autocast_cache_enabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""What a replay returns: tensors that the caller may keep, with the aliases of eager mode."""
+"""The results of a replay: tensors that the caller may keep, aliased as in eager mode."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _Plan: TypeAlias = "Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tenso
 
 
 class FirstResult:
-    """What an eager call returned, without keeping its memory.
+    """The result of an eager call, without keeping its memory alive.
 
     Args:
         result: nested tensors and plain values.
-        device: where tensors have to lie.
+        device: device of the tensors.
 
     Raises:
-        UnsupportedInputError: a value that cannot be returned by a replay.
+        UnsupportedInputError: A replay cannot return a value.
     """
 
     def __init__(self, result: Any, device: torch.device) -> None:
@@ -52,10 +52,10 @@ class FirstResult:
         self._memory = [weakref.ref(tensor.untyped_storage()) for tensor in flat.tensors]
 
     def require_same(self, result: Any) -> list[Tensor]:
-        """Return the tensors of what the captured call returned.
+        """Return the tensors of the captured call's result.
 
         Raises:
-            UnsupportedInputError: it returned something else than the eager call.
+            UnsupportedInputError: It differs in structure from the result of the eager call.
         """
         flat = flatten((result,), {})
         if flat.structure != self._structure or self._layouts != [
@@ -69,27 +69,28 @@ class FirstResult:
         return flat.tensors
 
     def is_of_others(self, index: int, tensor: Tensor) -> bool:
-        """Return whether two calls returned the same memory, so that it belongs to neither."""
+        """Return whether two calls returned the same memory, which then belongs to neither."""
         return self._memory[index]() is tensor.untyped_storage()
 
 
 class ReturnedOutputs:
-    """How the results of one graph are returned.
+    """Returns the results of one graph.
 
-    A result that is an argument is the argument of the call, a view of one is a view of that, and a
-    tensor that the function holds elsewhere is that tensor. All others are in memory of the graph.
+    A result that is an argument is returned as the argument of the call, a view of an argument as a
+    view of it, and a tensor that the function keeps elsewhere as that tensor. All others are in the
+    graph's memory.
 
     Args:
-        result: of the captured call; not kept.
-        first: of the eager call before it.
-        buffers: of the inputs, one for each tensor of a call.
-        is_copied: whether tensors in memory of the graph are copied.
+        result: result of the captured call; not kept.
+        first: result of the preceding eager call.
+        buffers: input buffers, one for each tensor of a call.
+        is_copied: whether tensors in the graph's memory are copied.
 
     Attributes:
-        others: memory that is returned and belongs to neither the graph nor the arguments.
+        others: returned memory that belongs to neither the graph nor the arguments.
 
     Raises:
-        UnsupportedInputError: a result that a replay cannot return.
+        UnsupportedInputError: A replay cannot return a result.
     """
 
     def __init__(
@@ -112,14 +113,14 @@ class ReturnedOutputs:
 
     @property
     def are_there(self) -> bool:
-        """Whether the memory of others that is returned still exists."""
+        """Whether the returned memory of others still exists."""
         return all(memory() is not None for memory in self.others)
 
     def give(self, result: Any, inputs: Sequence[Tensor]) -> Any:
         """Return the result of a replay.
 
         Args:
-            result: as the graph keeps it.
+            result: the result kept with the graph.
             inputs: tensors of the call.
         """
         if self._is_one_tensor:
@@ -133,7 +134,7 @@ class ReturnedOutputs:
     def _plan(
         self, index: int, tensor: Tensor, first: FirstResult, buffers: Sequence[Tensor]
     ) -> _Plan | None:
-        """Return how a tensor is returned that needs no copy, or ``None``."""
+        """Return how to return a tensor that needs no copy, or ``None``."""
         for number, buffer in enumerate(buffers):
             if tensor is buffer:
                 return lambda _, inputs, __: inputs[number]
@@ -150,7 +151,7 @@ class ReturnedOutputs:
         return None
 
     def _share(self, indices: list[int], tensors: Sequence[Tensor]) -> None:
-        """Let tensors of one memory share one copy of it, as they share memory in eager mode."""
+        """Let tensors that share memory share one copy of it, as in eager mode."""
         parts = [tensors[index] for index in indices]
         if len({part.dtype for part in parts}) > 1 or any(_is_lazy(part) for part in parts):
             raise UnsupportedInputError(
@@ -176,7 +177,7 @@ class ReturnedOutputs:
 
 
 class _Span(NamedTuple):
-    """A tensor's place in a copy of the memory that it shares with others."""
+    """A tensor's position in a copy of memory that it shares with others."""
 
     number: int
     shape: torch.Size
@@ -212,7 +213,7 @@ def _is_lazy(tensor: Tensor) -> bool:
 
 
 def _extent(tensor: Tensor) -> int:
-    """Return how many elements of its memory a tensor reaches over."""
+    """Return the number of memory elements that a tensor spans."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
 
@@ -268,7 +269,7 @@ def _view_of_input(tensor: Tensor, number: int, buffer: Tensor) -> _Plan:
 
 
 def _tensor_of_others(tensor: Tensor) -> _Plan:
-    """Return a tensor that the function holds elsewhere, such as a buffer of a module."""
+    """Return a tensor that the function keeps elsewhere, such as a buffer of a module."""
     # Not the tensor itself: it would keep memory that its owner replaces.
     known, memory = weakref.ref(tensor), weakref.ref(tensor.untyped_storage())
     layout, offset = _layout(tensor), tensor.storage_offset()

@@ -1,1 +1,1 @@
-"""Capture and replay of one callable: the session, graphs by key, and what runs eagerly between."""
+"""Captures and replays one callable: sessions, graphs by key, and eager functions in between."""

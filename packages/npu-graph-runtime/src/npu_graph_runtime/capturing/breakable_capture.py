@@ -1,4 +1,4 @@
-"""Breakable capture: where a function runs eagerly one graph ends, and another begins behind it."""
+"""Breakable capture: a graph ends before an eager function, and a new one begins after it."""
 
 from __future__ import annotations
 
@@ -33,33 +33,35 @@ def runs_eagerly(
 ) -> Callable[[Function], Function]:
     """Return a decorator for functions that break a breakable capture and run eagerly at replay.
 
-    For what cannot be captured: attention whose kernel depends on lengths that the host knows,
-    collectives that the host starts, whatever synchronises. In a capture under ``BREAKABLE`` the
-    graph so far ends in front of the function and another begins behind it. At each replay the
-    function is called again between the two, with the arguments of the capture: the same tensors,
-    in which new values lie, and the same other objects. What else changes from step to step it has
-    to ask for itself, of the engine's forward context for instance. Under any other run mode, in
-    warm-up runs, and inside another such function the function is just called.
+    Use it for code that cannot be captured: attention whose kernel depends on host lengths,
+    collectives started by the host, anything that synchronises. In a capture under ``BREAKABLE``
+    the current graph ends before the function, and a new one begins after it. Each replay calls the
+    function again in between, with the arguments of the capture: the same tensors, which contain
+    new values, and the same other objects. Read anything else that changes between steps inside the
+    function, for instance from the engine's forward context. In any other run mode, in warm-up
+    runs, and inside another such function, the function is simply called.
 
-    What it returns is read by captured work behind it, so it has to lie where it lay at capture:
+    Captured work after the function reads its result, so the result must be where it was at
+    capture:
 
-    - a tensor on the memory of an argument, such as an output buffer that is handed in, stays that;
-    - a new tensor is kept as long as the graph, and the new one of each replay is copied into it;
-    - a tensor that somebody else holds too, such as a buffer of the module, has to be the same one
-      at each replay.
+    - A tensor on the memory of an argument, such as an output buffer, is left there.
+    - A new tensor is kept as long as the graph. At each replay, the new result is copied into it.
+    - A tensor that something else also refers to, such as a buffer of the module, must be the same
+      one at each replay.
 
-    What it makes, keeps elsewhere and does not return, captured work may not read: that is an error
-    at the capture, since each replay makes other memory.
+    Captured work must not read memory that the function allocates and keeps elsewhere without
+    returning it, because each replay allocates other memory. This is an error at capture.
 
-    Anything else is an :class:`~npu_graph_runtime.EagerSegmentError` at the replay. So is another
-    number of results or another plain value, which Python code behind the function may have used.
+    Anything else raises :class:`~npu_graph_runtime.errors.EagerSegmentError` at the replay. So does
+    another number of results or another plain value, which later Python code may have used.
 
     Args:
-        context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
-        at_capture: called in place of the function in the capture itself, with its arguments. For
-            work that only a step may do, such as sending a layer's cache away. Returns what the
-            function returns: tensors of the same layout, in the same memory or in new memory.
-            Warm-up runs call the function; set ``warmup_runs`` to 0 if they must not.
+        context: context of the callables that capture, as for
+            :class:`~npu_graph_runtime.GraphedCallable`.
+        at_capture: called instead of the function during the capture, with its arguments. Use it
+            for work that only a real step may do, such as sending a layer's cache away. Must return
+            what the function returns: tensors of the same layout, in the same memory or in new
+            memory. Warm-up runs call the function; set ``warmup_runs`` to 0 if they must not.
     """
 
     def decorate(function: Function) -> Function:
@@ -76,13 +78,14 @@ def runs_eagerly(
 
 
 def break_graph(context: CallContext) -> None:
-    """End the captured segment here and begin another, with nothing between them.
+    """End the captured segment here and begin another one, with nothing between them.
 
-    For a segment that would be too long for the device, or whose end an observer times. Does
-    nothing outside a capture under ``BREAKABLE``. A replay calls one empty function for it.
+    Use it if a segment would be too long for the device, or if an observer should time its end.
+    Does nothing outside a capture under ``BREAKABLE``. A replay calls one empty function for it.
 
     Args:
-        context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
+        context: context of the callables that capture, as for
+            :class:`~npu_graph_runtime.GraphedCallable`.
     """
     session = context.capture_session
     if session is not None:
@@ -94,15 +97,16 @@ def _nothing_between_segments() -> None:
 
 
 def runs_captured(context: CallContext, name: str) -> Callable[[Function], Function]:
-    """Return a decorator that gives a name to work inside a captured segment.
+    """Return a decorator that names work inside a captured segment.
 
-    Errors call the segment by it, and :func:`~npu_graph_runtime.find_first_difference` compares
-    what the function returns. A replay costs nothing more. For the work of a layer between two
-    functions that run eagerly, say; a function that contains one of those names the segment that
-    it ends in.
+    Errors use the name for the segment, and
+    :func:`~npu_graph_runtime.diagnosis.find_first_difference` compares the function's result. A
+    replay has no extra cost. Use it for example for the work of a layer between two functions that
+    run eagerly. A function that contains one of those names the segment that it ends in.
 
     Args:
-        context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
+        context: context of the callables that capture, as for
+            :class:`~npu_graph_runtime.GraphedCallable`.
         name: such as ``layers.3.mlp to layers.4.qkv_proj``.
     """
 
@@ -120,12 +124,12 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
 
 
 class SegmentedGraph:
-    """Captured segments and what runs eagerly between them, replayed as one graph.
+    """Captured segments with eager functions between them, replayed as one graph.
 
-    A :class:`~npu_graph_runtime.DeviceGraph` like any other. The eager functions run on the thread
-    and the stream that replay; an exception of one leaves the rest of the step undone and the graph
-    as good as before. They run without gradients, or in inference mode, where the capture did,
-    whatever the mode of the replay.
+    It is a :class:`~npu_graph_runtime.device.DeviceGraph` like any other. The eager functions run
+    on the replaying thread and stream. If one raises, the rest of the step does not run, and the
+    graph remains usable. They run without gradients, or in inference mode, if the capture did,
+    regardless of the mode at the replay.
 
     Args:
         segments: graphs, and eager segments between them.
@@ -148,33 +152,33 @@ class SegmentedGraph:
 
     @property
     def num_graphs(self) -> int:
-        """Captured segments."""
+        """Number of captured segments."""
         return len(self.segments) - self.num_breaks
 
     @property
     def num_breaks(self) -> int:
-        """Functions that run eagerly at each replay."""
+        """Number of functions that run eagerly at each replay."""
         return sum(isinstance(segment, EagerSegment) for segment in self.segments)
 
     def replay(self) -> None:
         """Replay all segments in order, on the current stream.
 
         Raises:
-            EagerSegmentError: an eager function returned something else than at capture.
-            DeviceError: the device refused a captured segment, which is named.
-            Exception: whatever an eager function raises, unchanged.
+            EagerSegmentError: An eager function returned something else than at capture.
+            DeviceError: The device rejected a captured segment; the message names it.
+            Exception: Any error of an eager function, unchanged.
         """
         self._run(self._replays)
 
     def replay_observed(self, tell: Callable[[str, bool, float, float], None]) -> None:
-        """Replay, and tell of each segment what it is called and whether it runs eagerly.
+        """Replay, and report the name of each segment and whether it runs eagerly.
 
         Args:
-            tell: called behind each segment; last come when it began and how many seconds it took,
-                by ``time.perf_counter``.
+            tell: called after each segment; its last arguments are the start time and the duration
+                in seconds, by ``time.perf_counter``.
 
         Raises:
-            EagerSegmentError: as for :meth:`replay`, like all else.
+            EagerSegmentError: as for :meth:`replay`, like all other errors.
         """
 
         def timed(segment: CapturedSegment | EagerSegment, replay: Callable[[], None]) -> None:
@@ -216,7 +220,7 @@ class SegmentedGraph:
             raise diagnose(error, doing="replaying", subject=subject) from error
 
     def reset(self) -> None:
-        """Release all segments, and what eager functions returned."""
+        """Release all segments, and the results of eager functions."""
         # A replay afterwards is refused by the first of them, which is a graph.
         _reset(self.segments)
 
@@ -225,15 +229,15 @@ class SegmentRecorder:
     """Captures one call in segments.
 
     Args:
-        device: captures and replays.
+        device: device that captures and replays.
         pool: a memory pool of ``device`` for all segments.
         stream: the capture stream, which is the current one.
         subject: what is captured, for messages.
-        watch: sees which memory the capture makes and uses.
+        watch: records the memory that the capture allocates and uses.
         after_segment: called after each captured segment has ended and was replayed.
 
     Attributes:
-        num_run: segments that were replayed and functions that were called, failed ones too.
+        num_run: number of replayed segments and called functions, including failed ones.
     """
 
     def __init__(
@@ -266,15 +270,15 @@ class SegmentRecorder:
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
         """Capture the call and return its graph and its result.
 
-        Each segment is replayed once as soon as it is captured, so that eager functions find the
-        values that they will find later, and the result is written.
+        Each segment is replayed once as soon as it is captured, so that eager functions see the
+        values that they will see later, and the result is written.
 
         Raises:
-            CaptureSessionError: ``call`` caught the exception of an eager function and went on.
-            EagerSegmentError: captured work, or the result, is in memory that an eager function
-                made and did not return.
-            DeviceError: the device refused; the segment is named.
-            Exception: whatever else ``call`` raises, unchanged; nothing is captured then.
+            CaptureSessionError: ``call`` caught the exception of an eager function and continued.
+            EagerSegmentError: Captured work, or the result, uses memory that an eager function
+                allocated and did not return.
+            DeviceError: The device rejected the capture; the message names the segment.
+            Exception: Any other error of ``call``, unchanged; nothing is captured then.
         """
         try:
             self._begin()
@@ -298,7 +302,7 @@ class SegmentRecorder:
         kwargs: Mapping[str, Any],
         at_capture: Callable[..., Any] | None = None,
     ) -> Any:
-        """End the segment, call the function, and begin the next segment behind it."""
+        """End the segment, call the function, and begin the next segment."""
         if self._open is None:
             # Inside another eager function, or behind one that failed.
             return function(*args, **kwargs)
@@ -360,7 +364,7 @@ class SegmentRecorder:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Call a function and let the segment be called by its name, in errors of its own too."""
+        """Call a function and name the segment after it, also in its own errors."""
         begun = self._open
         if begun is not None:
             begun.parts.append(CapturedPart(name=name, result=None))
@@ -383,7 +387,7 @@ class SegmentRecorder:
         self._open = self._latest = segment
 
     def _enter_mode(self) -> None:
-        """Let a mode of torch see what is captured, and no operator of eager functions."""
+        """Let a torch mode see captured operators, but none of eager functions."""
         if self._watch is not None:
             self._mode = self._watch.memory
         elif self._unreturned.is_there:
@@ -404,7 +408,7 @@ class SegmentRecorder:
         return eager[-1].name if eager else None
 
     def _place(self) -> str:
-        """Return what messages call the segment under capture, or about to be."""
+        """Return the name of the segment that is being captured, or comes next, for messages."""
         if self._latest is not None and self._latest not in self._segments:
             return str(self._latest)
         behind = self._behind()
@@ -436,7 +440,7 @@ class SegmentRecorder:
             self._after_segment()
 
     def _abandon(self, error: BaseException) -> None:
-        """End the capture under way, if any, and release what is captured."""
+        """End the current capture, if any, and release everything captured."""
         for mode in (self._unreturned, *([] if self._watch is None else [self._watch.memory])):
             abandon_dispatch_mode(mode)
         self._mode = self._open = None

@@ -1,4 +1,4 @@
-"""The capture session: the only span in which graphs may be captured."""
+"""The capture session, inside which graphs may be captured."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Capture:
-    """What one capture gave.
+    """The result of one capture.
 
     Attributes:
         graph: the captured graph.
-        result: what the captured call returned. Tensors in it are unwritten until the first replay;
+        result: the result of the captured call. Its tensors have no values until the first replay;
             their memory belongs to the pool.
         seconds: host time of the capture.
         warmup_seconds: host time of the warm-up runs before it.
@@ -62,7 +62,7 @@ class Capture:
 
 
 class BreakListener(Protocol):
-    """Hears of the marked functions that a call comes to."""
+    """Receives the calls of marked functions."""
 
     def call_eagerly(
         self,
@@ -84,50 +84,50 @@ class BreakListener(Protocol):
 
 
 class CaptureSession:
-    """Makes captures legal for the callables of one context, on one stream, into one pool.
+    """Allows captures by the callables of one context, on one stream, into one pool.
 
-    While it is open its stream is the current stream of the thread, so warm-up runs, captures and
-    what runs eagerly between captured pieces stay in order without further synchronisation. Garbage
-    collection is held off, because a finaliser that frees a device object in the middle of a
-    capture would break it, and because a collection for each of hundreds of pieces is slow.
-    However the session ends, the stream, the garbage collector and the context are as before.
+    While it is open, its stream is the current stream of the thread. Warm-up runs, captures and
+    eager functions between captured pieces are therefore ordered without further synchronisation.
+    Garbage collection is paused, because a finaliser that frees a device object during a capture
+    would break it, and because a collection for each of hundreds of pieces is slow. However the
+    session ends, it restores the stream, the garbage collector and the context.
 
-    Enter it on the thread that captures; a context has at most one open session.
+    Enter it on the thread that captures. A context has at most one open session.
 
-    After a capture that failed you can capture again, such as a smaller size after one that ran out
-    of memory: the next capture first returns the memory of the failed one to the device. The frames
-    of an :class:`~npu_graph_runtime.OutOfDeviceMemoryError` have no local variables any more, since
-    they would keep that memory for as long as you handle the error.
+    After a failed capture you can capture again, such as a smaller size after one that ran out of
+    memory: the next capture first returns the memory of the failed one to the device. The frames of
+    an :class:`~npu_graph_runtime.errors.OutOfDeviceMemoryError` have no local variables any more,
+    because they would keep that memory alive while you handle the error.
 
     Args:
-        device: captures and replays.
+        device: device that captures and replays.
         context: the context of the callables that may capture.
-        pool: a memory pool of ``device`` that all graphs of the session share, for instance that of
-            an earlier session; without it the session makes one.
-        stream: the capture stream; without it the session makes one. Graphs that share a pool
-            should share the stream too, so that the allocator can share their memory.
-        after_segment: called in a breakable capture each time a captured segment has ended and was
-            replayed, before what runs eagerly after it. For a barrier between ranks whose captures
-            take different times and whose eager functions run collectives. An error of it ends the
-            capture. Replays do not call it.
-        observer: told when the session opens and closes, with memory figures.
-        memory_snapshot: a file that is written when the session ends, however it does, with all
-            blocks of the allocator, for pytorch.org/memory_viz; of a `SnapshotDevice` only.
+        pool: a memory pool of ``device`` for all graphs of the session, for instance that of an
+            earlier session; by default a new one.
+        stream: the capture stream; by default a new one. Graphs that share a pool should also share
+            the stream, so that the allocator can reuse their memory.
+        after_segment: in a breakable capture, called each time a captured segment has ended and was
+            replayed, before the next eager function. Use it for a barrier between ranks whose
+            captures take different times and whose eager functions run collectives. If it raises,
+            the capture ends. Replays do not call it.
+        observer: notified when the session opens and closes, with memory figures.
+        memory_snapshot: a file to which all blocks of the allocator are written when the session
+            ends, also after an error, for pytorch.org/memory_viz. Needs a `SnapshotDevice`.
 
     Attributes:
         device: as given.
         pool: the shared pool; its memory lives as long as a graph captured into it.
         stream: the capture stream.
-        num_graphs: graphs captured so far.
-        attempt: an object of its own for each capture that was begun, failed ones too.
-        num_run: parts that the latest breakable capture has run, failed ones too: its segments,
-            and functions between them.
-        memory_made: inside captures, by the identity of its storage.
+        num_graphs: number of graphs captured so far.
+        attempt: a distinct object for each capture that was begun, including failed ones.
+        num_run: number of parts that the latest breakable capture has run, including failed ones:
+            segments, and functions between them.
+        memory_made: memory allocated inside captures, by the identity of its storage.
 
     Raises:
-        FeatureNotSupportedError: a snapshot of a device that has none.
-        CaptureSessionError: entered twice, inside another session of the context, or while the
-            device is capturing.
+        FeatureNotSupportedError: The device does not support snapshots.
+        CaptureSessionError: The session was entered twice, inside another session of the context,
+            or while the device is capturing.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class CaptureSession:
 
     @functools.cached_property
     def native_comparison(self) -> NativeComparison | None:
-        """What compares inputs of replays in C; ``None`` where that cannot be built."""
+        """Compares inputs of replays in C; ``None`` if it cannot be compiled."""
         return find_native_comparison()
 
     @property
@@ -226,23 +226,24 @@ class CaptureSession:
         """Capture one call into a new graph of the shared pool.
 
         Args:
-            call: issues the work; it runs ``warmup_runs`` times eagerly and once for the capture,
-                of which the device runs nothing.
+            call: launches the work. It runs ``warmup_runs`` times eagerly and once for the capture,
+                in which the device runs nothing.
             subject: what is captured, for messages.
             warmup_runs: eager runs before the capture.
-            is_breakable: end the graph at each function that
-                :func:`~npu_graph_runtime.runs_eagerly` marks, and begin another behind it. Each is
-                replayed once as soon as it is captured, so the result is written.
-            watch: sees which memory the capture makes and uses; `GraphedCallable` gives one.
-            guard: runs the call once more before the capture, and finds what cannot be captured;
-                `GraphedCallable` gives one.
+            is_breakable: end the graph before each function marked by
+                :func:`~npu_graph_runtime.runs_eagerly`, and begin another one after it. Each graph
+                is replayed once as soon as it is captured, so the result is written.
+            watch: records the memory that the capture allocates and uses; provided by
+                `GraphedCallable`.
+            guard: runs the call once more before the capture, and finds work that cannot be
+                captured; provided by `GraphedCallable`.
 
         Raises:
-            CaptureSessionError: the session is not open, or a capture is under way; or the
-                exception of a function that runs eagerly was caught.
-            UncapturableError: ``guard`` found something that cannot be captured.
-            DeviceError: the device refused; raised from the device's own error.
-            Exception: whatever else ``call`` raises, unchanged.
+            CaptureSessionError: The session is not open, a capture is already running, or the
+                exception of an eager function was caught.
+            UncapturableError: ``guard`` found work that cannot be captured.
+            DeviceError: The device rejected the capture; raised from the device's own error.
+            Exception: Any other error of ``call``, unchanged.
         """
         if self._context.capture_session is not self:
             raise CaptureSessionError(
@@ -277,13 +278,13 @@ class CaptureSession:
         kwargs: Mapping[str, Any],
         at_capture: Callable[..., Any] | None = None,
     ) -> Any:
-        """Call a function between two segments of a breakable capture, if one is under way.
+        """Call a function between two segments, if a breakable capture is running.
 
         Args:
-            function: what :func:`~npu_graph_runtime.runs_eagerly` marks.
+            function: the function marked by :func:`~npu_graph_runtime.runs_eagerly`.
             args: its positional arguments.
             kwargs: its keyword arguments.
-            at_capture: called in its place in the capture itself.
+            at_capture: called instead of it during the capture.
         """
         if self._listener is None:
             return function(*args, **kwargs)
@@ -296,11 +297,11 @@ class CaptureSession:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Call a function whose work has a name, in a breakable capture if one is under way.
+        """Call a function whose work has a name, in a breakable capture if one is running.
 
         Args:
-            name: that :func:`~npu_graph_runtime.runs_captured` gives.
-            function: what it marks.
+            name: the name from :func:`~npu_graph_runtime.runs_captured`.
+            function: the marked function.
             args: its positional arguments.
             kwargs: its keyword arguments.
         """
@@ -310,9 +311,9 @@ class CaptureSession:
 
     @contextlib.contextmanager
     def told_to(self, listener: BreakListener) -> Iterator[None]:
-        """Capture nothing in the block, and let a listener hear of what runs eagerly and of names.
+        """Capture nothing in the block; a listener receives calls of eager and named functions.
 
-        For what follows a call without capturing it. The session is not entered.
+        Use it to follow a call without capturing it. The session is not entered.
         """
         before, self._context.capture_session = self._context.capture_session, self
         self._listener, self._capturing = listener, "nothing: a call is compared with its graphs"
@@ -404,9 +405,9 @@ class CaptureSession:
             self._listener = None
 
     def _warm_up(self, runs: Sequence[Callable[[], Any]]) -> None:
-        """Run the calls, and return the memory that this takes where it is wanted again.
+        """Run the calls, and return the memory that this takes where it is needed again.
 
-        The allocator keeps what warm-up runs took, and gives none of it to a capture.
+        The allocator keeps memory of warm-up runs and uses none of it for a capture.
         """
         before = self.device.memory_figures().reserved
         for call in runs:
@@ -417,7 +418,7 @@ class CaptureSession:
             self._return_memory()
 
     def _return_memory(self) -> None:
-        """Return all memory to the device that nothing uses any more."""
+        """Return all unused memory to the device."""
         self.device.synchronize()
         if self._has_failed:
             # Collection is held off, and an exception is often in a cycle with its frames.
@@ -426,7 +427,7 @@ class CaptureSession:
         self._has_failed, self._warmup_bytes = False, 0
 
     def _open(self) -> None:
-        """Begin what `_close` ends. Each thing is noted first: an interrupt may come behind it."""
+        """Begin everything that `_close` ends. Each step is noted first, because of interrupts."""
         self._former_stream = self.device.current_stream()
         self._context.capture_session = self
         gc.collect()
@@ -445,7 +446,7 @@ class CaptureSession:
         self._current = current
 
     def _close(self) -> None:
-        """End what is open, and leave the context last: after an interrupt this is called again."""
+        """End everything that is open, the context last; called again after an interrupt."""
         try:
             self._leave_stream()
             self._report_closed()
@@ -487,7 +488,7 @@ class CaptureSession:
 
 
 def _clear_frames(error: BaseException | None) -> None:
-    """Clear the local variables of the frames that have raised an error and its causes."""
+    """Clear the local variables of the frames that raised an error and its causes."""
     while error is not None:
         tracebacks.clear_frames(error.__traceback__)
         error = error.__cause__

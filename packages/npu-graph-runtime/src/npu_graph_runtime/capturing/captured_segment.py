@@ -1,4 +1,4 @@
-"""One captured segment of a breakable capture, and what messages call it."""
+"""One captured segment of a breakable capture, and its name in messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CapturedPart:
-    """What :func:`~npu_graph_runtime.runs_captured` named inside a segment.
+    """Work inside a segment named by :func:`~npu_graph_runtime.runs_captured`.
 
     Attributes:
         name: as given.
-        result: what it returned, held without its memory; good behind the replay of its segment
-            until that of the next one. ``None`` where a break lies inside.
+        result: its result, without keeping memory alive; valid after the replay of its segment
+            until that of the next one. ``None`` if the work contains a break.
     """
 
     name: str
@@ -28,11 +28,11 @@ class CapturedSegment:
     """A graph between two functions that run eagerly.
 
     Attributes:
-        graph: what was captured.
-        number: of the segment among the captured ones, from 1.
-        behind: the eager call in front of it; ``None`` for the first segment.
-        before: the eager call behind it; ``None`` for the last segment, and during its capture.
-        parts: what was named inside, in order.
+        graph: the captured graph.
+        number: number of the segment among the captured ones, from 1.
+        behind: the eager call before it; ``None`` for the first segment.
+        before: the eager call after it; ``None`` for the last segment, and during its capture.
+        parts: the named work inside, in order.
     """
 
     graph: DeviceGraph
@@ -42,7 +42,7 @@ class CapturedSegment:
     parts: list[CapturedPart] = dataclasses.field(default_factory=list)
 
     def __str__(self) -> str:
-        """Return what messages call it."""
+        """Return its name in messages."""
         if self.parts:
             place = ", ".join(part.name for part in self.parts)
         elif self.behind and self.before:

@@ -1,4 +1,4 @@
-"""A call that runs eagerly between two captured segments, again at each replay."""
+"""A call that runs eagerly between two captured segments, at each replay."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def call_name(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> str:
-    """Return how messages call one call of a function: by its name and the texts it is given.
+    """Return the name of a call in messages: the function's name and its string arguments.
 
-    The same function runs in every layer, and engines tell it the layer as a text.
+    The same function runs in every layer, and engines pass it the layer as a string.
     """
     name = getattr(function, "__name__", type(function).__name__)
     texts = ", ".join(repr(value) for value in (*args, *kwargs.values()) if type(value) is str)
@@ -35,16 +35,16 @@ class EagerSegment:
     """One call of a function, repeated with the same arguments.
 
     Args:
-        function: what is called.
-        args: positional arguments of the capture; held without their memory where it is the
-            device's, as the captured segments beside hold theirs.
-        kwargs: keyword arguments of the capture, held likewise.
-        result: what the call at capture returned; its tensors are held.
-        fresh: addresses of the memory in ``result`` that nobody else held.
+        function: the function.
+        args: positional arguments of the capture. Device tensors are referenced without keeping
+            their memory alive, as in the captured segments.
+        kwargs: keyword arguments of the capture, referenced in the same way.
+        result: result of the call at capture; its tensors are kept alive.
+        fresh: addresses of memory in ``result`` that nothing else refers to.
         subject: what is captured, for messages.
 
     Attributes:
-        name: of the function, and the texts that it is given, for messages.
+        name: name of the function and its string arguments, for messages.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class EagerSegment:
         subject: str,
         at_capture: Callable[..., Any] | None = None,
     ) -> tuple[EagerSegment, Any]:
-        """Call a function at capture, or its stand-in; return the segment and the result."""
+        """Call a function or its stand-in at capture; return the segment and the result."""
         results = [(at_capture or function)(*args, **kwargs)]
         alone = memory_held_alone(results)
         result = results[0]
@@ -100,11 +100,11 @@ class EagerSegment:
         return segment, result
 
     def replay(self) -> None:
-        """Call the function again, and bring its result to where captured work reads it.
+        """Call the function again, and copy its result to where captured work reads it.
 
         Raises:
-            EagerSegmentError: the result has another structure, another plain value, or a tensor of
-                another layout or in memory that is not the graph's.
+            EagerSegmentError: The result has another structure, another plain value, or a tensor of
+                another layout or in memory that does not belong to the graph.
         """
         result = self._function(*self._args, **self._kwargs)
         # Most functions write into a buffer that they are given, and return that or nothing.
@@ -143,11 +143,11 @@ class EagerSegment:
 
     @property
     def results(self) -> dict[str, object]:
-        """What captured work reads of the result, by its path in it."""
+        """The parts of the result that captured work reads, by their path in it."""
         return dict(self._expected)
 
     def reset(self) -> None:
-        """Let go of arguments and results."""
+        """Drop arguments and results."""
         self._args, self._kwargs, self._expected = (), {}, []
 
     def _bring(self, path: str, expected: Tensor, now: object) -> None:
@@ -171,7 +171,7 @@ class EagerSegment:
 
 
 def weakly(value: Any, device: GraphDevice) -> Any:
-    """Return a value without the hold on its memory, itself where it cannot be rebuilt."""
+    """Return a value without keeping its memory alive; unchanged if it cannot be rebuilt."""
     try:
         return map_tensors(value, lambda tensor: weak_tensor(tensor, device))
     except TypeError:
@@ -179,7 +179,7 @@ def weakly(value: Any, device: GraphDevice) -> Any:
 
 
 def _shared_memory(values: list[object]) -> list[tuple[object, ...]]:
-    """Return of each tensor on memory of an earlier one: which, and how it lies there."""
+    """Return for each tensor that shares memory with an earlier one: which one, and its layout."""
     first: dict[int, int] = {}
     shared: list[tuple[object, ...]] = []
     for index, value in enumerate(values):

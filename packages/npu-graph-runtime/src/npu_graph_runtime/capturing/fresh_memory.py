@@ -1,4 +1,4 @@
-"""Which memory of a call's result nobody else holds, so that it may be kept and written again."""
+"""Finds memory of a call's result that nothing else refers to, so that it may be reused."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def memory_of(tensor: Tensor) -> int:
 
 
 def memory_held_alone(results: list[Any]) -> frozenset[int]:
-    """Return the addresses of memory that the tensors of results hold and nobody else does.
+    """Return the addresses of memory that only the tensors of the results refer to.
 
-    A tensor that a module, a list or a closure holds too is told by the references of Python on it;
-    a view of one by those on the tensor behind it; any other alias by the owners of the storage.
-    How many references there are on what nobody else holds depends on the version of Python, so
-    they are compared with those on an imitation of the results. None is told alone where they
-    cannot be imitated.
+    A tensor that a module, a list or a closure also refers to is recognised by its Python reference
+    count; a view of one by that of its base; any other alias by the owners of the storage. The
+    reference count of a tensor without other references depends on the version of Python, so the
+    counts are compared with those of an imitation of the results. If the results cannot be
+    imitated, none counts.
 
     Args:
-        results: Nested outputs, on which this list has the only reference.
+        results: Nested outputs, to which this list has the only reference.
     """
     found = _holders(results)
     try:
@@ -42,7 +42,7 @@ def memory_held_alone(results: list[Any]) -> frozenset[int]:
 
 
 def _holders(result: Any) -> list[tuple[int, tuple[int, int, int, int]]]:
-    """Return of each tensor its memory, and how many hold it, its base, and its storage."""
+    """Return for each tensor its memory, and the references to it, its base and its storage."""
     tensors = [tensor for _, tensor in tensor_leaves(result, "")]
     bases = [base_of(tensor) for tensor in tensors]
     return [
@@ -65,7 +65,7 @@ def _known_owners(memory: int, tensors: list[Tensor | None]) -> int:
 
 
 def _imitation(result: Any) -> Any:
-    """Return a result of the same structure whose tensors nobody else holds."""
+    """Return a result of the same structure whose tensors nothing else refers to."""
     made: dict[int, Tensor] = {}
 
     def new(tensor: Tensor) -> Tensor:

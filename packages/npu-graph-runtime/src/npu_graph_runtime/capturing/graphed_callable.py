@@ -1,10 +1,9 @@
-"""A callable that is captured once a graph key and replayed afterwards."""
+"""A callable that is captured once per graph key and replayed afterwards."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import functools
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -57,22 +56,12 @@ Hook: TypeAlias = "Callable[[GraphKey], AbstractContextManager[object]]"
 """Called with the key of a graph; what it returns is entered around the device's work."""
 
 
-class MissPolicy(enum.Enum):
-    """What a call does whose key is not captured while no capture session is open."""
-
-    RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.GraphNotCapturedError`."""
-
-    RUN_EAGERLY = "run_eagerly"
-    """Run the function, and warn once a callable."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphCounters:
-    """How often a graphed callable did what, since it was made.
+    """Counts the events of a graphed callable since it was created.
 
     Attributes:
-        captured: graphs captured, those captured again included.
+        captured: graphs captured, including those captured again.
         replayed: replays.
         missed: calls in the run mode that found no graph and no open session.
         released: graphs released.
@@ -86,16 +75,16 @@ class GraphCounters:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedCall:
-    """A call that would replay a graph, handed over by :meth:`GraphedCallable.compared`.
+    """A call that would replay a graph, passed on by :meth:`GraphedCallable.compared`.
 
     Attributes:
         graphed: the callable.
-        graph: what it would replay.
-        outputs: what it would return, in the graph's memory.
-        key: of the graph.
+        graph: the graph it would replay.
+        outputs: the outputs it would return, in the graph's memory.
+        key: key of the graph.
         subject: the callable and the key, for messages.
-        args: positional arguments, which lie where the graph reads them.
-        kwargs: keyword arguments, likewise.
+        args: positional arguments, at the addresses that the graph reads.
+        kwargs: keyword arguments, at the addresses that the graph reads.
     """
 
     graphed: GraphedCallable
@@ -110,66 +99,70 @@ class ComparedCall:
 class GraphedCallable:
     """Wraps a callable: captured by graph key inside a capture session, replayed elsewhere.
 
-    At each call the context says what to do. In another run mode than the wrapper's own the call
-    goes straight through, so a ``FULL`` wrapper may contain ``PIECEWISE`` ones. In its run mode the
-    wrapper replays the graph of the context's key; if there is none and a capture session is open,
+    At each call the context decides what to do. In another run mode than the wrapper's own, the
+    wrapper calls the function, so a ``FULL`` wrapper may contain ``PIECEWISE`` ones. In its own run
+    mode, it replays the graph of the context's key. If there is none and a capture session is open,
     it runs the function ``warmup_runs`` times, captures it and returns its outputs. A ``BREAKABLE``
     wrapper is captured in segments, between the functions that
     :func:`~npu_graph_runtime.runs_eagerly` marks.
 
-    Arguments are not copied: the caller keeps them in buffers whose addresses and layouts do not
-    change and writes new values into them before the call. Other values than tensors are baked into
-    the graph at capture, so plain ones (numbers, texts, None, enum members) may not change either:
-    what does change belongs into the graph key.
+    Arguments are not copied: keep them in buffers with fixed addresses and layouts, and write new
+    values into the buffers before the call. Arguments that are not tensors are fixed at capture, so
+    plain values (numbers, strings, None, enum members) must not change either; put values that
+    change into the graph key.
 
-    Outputs of a replay lie in the memory pool of the graph. They are overwritten by the next replay
-    of any graph of that pool and die when the graph is released, so use or copy them at once. The
-    outputs of a capturing call are not written until the graph is replayed, but for ``BREAKABLE``.
+    Outputs of a replay are in the memory pool of the graph. The next replay of any graph in that
+    pool overwrites them, and releasing the graph frees them, so use or copy them at once. The
+    outputs of a capturing call have no values until the graph is replayed, except under
+    ``BREAKABLE``.
 
-    Belongs to one host thread at a time, as its context does.
+    Use it from one host thread at a time, like its context.
 
-    Both hooks are for what has to stand around the device's work without being part of it, such as
-    weights that are loaded back, or the memory scope of an engine's allocator. They are called with
-    the key and return a context manager. What they raise reaches the caller.
+    The hooks ``around_capture`` and ``around_replay`` are for actions that must surround the
+    device's work without being part of it, such as loading weights, or setting up an engine's
+    memory allocator. They are called with the key and return a context manager. Their errors reach
+    the caller.
 
     Args:
-        function: what to capture; issues its work on the current stream, without synchronising.
-        device: captures and replays.
+        function: function to capture; launches its work on the current stream, without
+            synchronising.
+        device: device that captures and replays.
         context: owned by the caller and shared by the wrappers of one model.
         run_mode: the run mode in which this wrapper acts; not ``EAGER``.
-        name: for messages and events.
-        address_check: when inputs are compared with what the capture baked in.
-        weights: returns the tensors that the function reads without being given them, by name; by
+        name: name for messages and events.
+        address_check: when inputs are compared with those of the capture.
+        weights: returns the tensors that the function reads besides its arguments, by name; by
             default the parameters and buffers of a function that is an ``nn.Module``. They are
-            compared with the capture at the first replay, at the next one after memory of a weight
-            was freed, and in :meth:`check_weights`; not at all with ``AddressCheck.NEVER``. A
-            replaced weight whose old memory somebody keeps is found by `check_weights` alone. Other
-            memory that was there before the capture is watched too, by the operators that use it;
-            see the table in the README.
-        kept_memory: what happens where memory that a capture made is still in use behind it and is
-            no output, such as a workspace that the function caches.
-        weak_outputs: keep outputs without keeping their memory, so that later captures of the pool
-            reuse it (as vLLM does). Objects of classes whose fields are not known are kept alive,
-            with their memory. Set it to false for outputs that must survive replays of other
+            compared with the capture at the first replay, at the next replay after memory of a
+            weight was freed, and in :meth:`check_weights`; never with ``AddressCheck.NEVER``. If
+            something keeps the old memory of a replaced weight alive, only `check_weights` finds
+            it. Other memory that existed before the capture is also watched, through the operators
+            that use it; see the table in the README.
+        kept_memory: what to do if memory allocated by a capture is still in use afterwards and is
+            not an output, such as a workspace that the function caches.
+        weak_outputs: keep outputs without keeping their memory alive, so that later captures of the
+            pool reuse it (as in vLLM). Objects of classes with unknown fields are kept alive, with
+            their memory. Set it to false for outputs that must survive replays of other
             graphs of the pool.
         warmup_runs: eager runs before a capture, which let kernels compile and allocate their
-            workspaces; 0 where the caller warms up the whole model itself.
-        guard: look for what cannot be captured in one more eager run, after the warm-up runs: reads
-            and copies to the host, shapes that depend on values, waiting, seeds, copies from the
-            host and memory that is kept; each is named with its operator, module, file and line.
-            What the warm-up runs have cached is not found, since the capture does not meet it. Each
-            capture takes an eager run longer, in which each operator takes some 100 us more; a
-            replay costs nothing.
-        lazy_session: lets a call capture while serving, where nothing is captured and no session is
-            open. Returns the session of this one capture, such as ``CaptureSession(device, context,
-            pool, stream)``, or ``None`` to refuse the call. The call replays the new graph, so it
-            returns written outputs; a graph that waits for updates of its attention is refused. It
-            waits for the device and collects garbage, so it takes long; ranks that exchange data
-            have to make it at the same step.
-        around_capture: entered before the warm-up runs of a capture, left behind it.
-        around_replay: entered before the device is handed a graph, when the inputs were compared;
-            left behind the call, at which the device may still be working.
-        observer: told of captures, replays, misses and releases.
+            workspaces; 0 if the caller warms up the whole model itself.
+        guard: look for work that cannot be captured, in an additional eager run after the warm-up
+            runs:
+            reads and copies to the host, shapes that depend on values, synchronisations, seeds,
+            copies from the host, and memory that is kept. Each is named with its operator, module,
+            file and line. Work that only warm-up runs do, because they cache its result, is not
+            reported. Each capture takes one eager run longer, in which each operator takes some 100
+            us more; a replay costs nothing.
+        lazy_session: allows a call to capture while serving, if its key is not captured and no
+            session is open. Returns the session for this one capture, such as
+            ``CaptureSession(device, context, pool, stream)``, or ``None`` to reject the call. The
+            call also replays the new graph, so its outputs have values; a graph that waits for
+            attention updates is rejected. The call waits for the device and collects garbage, so it
+            takes long. Ranks that exchange data must capture at the same step.
+        around_capture: entered before the warm-up runs of a capture, left after it.
+        around_replay: entered after the inputs were compared, before the graph is launched; left
+            after the call, when the device may still be working.
+        observer: receives captures, replays, misses and releases.
 
     Attributes:
         name: as given.
@@ -240,18 +233,20 @@ class GraphedCallable:
         self._num_released = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call through, replay, or capture, as the context says.
+        """Call the function, replay, or capture, as the context says.
 
         Raises:
-            GraphKeyError: the context's run mode was set without a key.
-            GraphNotCapturedError: nothing is captured under the key, no capture session is open,
+            GraphKeyError: The context's run mode was set without a key.
+            GraphNotCapturedError: Nothing is captured under the key, no capture session is open,
                 and ``lazy_session`` opens none.
-            InputAddressError: an input is not what the capture baked in; nothing was launched.
-            ReplacedWeightError: a weight is not where it was at the capture; nothing was launched.
-            KeptMemoryError: memory that the capture made is kept outside of it.
+            InputAddressError: An input differs from that of the capture; nothing was launched.
+            ReplacedWeightError: A weight is at another address than at capture; nothing was
+                launched.
+            KeptMemoryError: Memory that the capture allocated is kept outside it.
             UncapturableError: ``guard`` is ``RAISE`` and found something.
-            CaptureSessionError: a capture is under way, or the open session is of another device.
-            DeviceError: the device refused the capture or the replay.
+            CaptureSessionError: A capture is already running, or the open session has another
+                device.
+            DeviceError: The device rejected the capture or the replay.
         """
         context = self._context
         if context.mode is not self.run_mode:
@@ -294,12 +289,12 @@ class GraphedCallable:
 
     @property
     def captured_keys(self) -> tuple[GraphKey, ...]:
-        """Keys of the graphs held now, in the order of their capture."""
+        """Keys of the captured graphs, in the order of their capture."""
         return tuple(graph.key for graph in self._graphs.values())
 
     @property
     def num_graphs(self) -> int:
-        """Device graphs held now: one for each key, or for each of its segments."""
+        """Current number of device graphs: one per key, or one per segment of a key."""
         return sum(
             graph.graph.num_graphs if isinstance(graph.graph, SegmentedGraph) else 1
             for graph in self._graphs.values()
@@ -307,7 +302,7 @@ class GraphedCallable:
 
     @property
     def counters(self) -> GraphCounters:
-        """The counters as they are now."""
+        """The current counters."""
         return GraphCounters(
             captured=self._num_captured,
             replayed=self._num_replayed,
@@ -316,33 +311,34 @@ class GraphedCallable:
         )
 
     def is_captured(self, key: GraphKey) -> bool:
-        """Return whether a graph is held under the key."""
+        """Return whether the key has a graph."""
         return key in self._graphs
 
     def graph_of(self, key: GraphKey) -> DeviceGraph:
-        """Return the graph of a key, to be looked at: a `SegmentedGraph` tells its segments.
+        """Return the graph of a key, for inspection; a `SegmentedGraph` has segments.
 
         Raises:
-            GraphNotCapturedError: no graph is held under the key.
+            GraphNotCapturedError: The key has no graph.
         """
         return self._looked_at(key).graph
 
     def memory_of(self, key: GraphKey) -> BakedMemory:
-        """Return which memory the graph of a key uses and writes that it does not own.
+        """Return the memory that the graph of a key uses and writes but does not own.
 
         Raises:
-            GraphNotCapturedError: no graph is held under the key.
+            GraphNotCapturedError: The key has no graph.
         """
         return self._looked_at(key).memory
 
     def check_weights(self) -> None:
-        """Compare all memory that the graphs use and do not own, as after a wake or an update.
+        """Compare all memory that the graphs use but do not own, for example after a weight update.
 
-        Weights, and tensors that the function reaches in other places: attributes, lists, closures.
-        An engine that rebinds such a place at each step should not call this between steps.
+        This covers weights, and tensors that the function reaches in other places: attributes,
+        lists, closures. If your engine rebinds such a place at each step, do not call this between
+        steps.
 
         Raises:
-            ReplacedWeightError: memory was freed or moved, or a tensor is on other memory.
+            ReplacedWeightError: Memory was freed or moved, or a tensor is on other memory.
         """
         for captured in self._graphs.values():
             captured.memory.check(everything=True)
@@ -350,7 +346,7 @@ class GraphedCallable:
     # No `__getattr__` that forwards: with one, CPython looks up each attribute of a replay by its
     # slow path, which costs some 1,850 instructions.
     def unwrap(self) -> Callable[..., Any]:
-        """Return the function, whose attributes are those of a wrapped model."""
+        """Return the function, to access the attributes of a wrapped model."""
         return self._function
 
     @property
@@ -360,19 +356,19 @@ class GraphedCallable:
 
     @property
     def context(self) -> CallContext:
-        """What says run mode and key of a call."""
+        """The context that provides run mode and key of a call."""
         return self._context
 
     @contextlib.contextmanager
     def compared(
         self, compare: Callable[[ComparedCall], Any], *, runs_missing: bool = False
     ) -> Iterator[None]:
-        """Set the graphs aside in the block: a call that would replay one is handed over.
+        """In the block, pass calls that would replay a graph to a function instead.
 
         Args:
-            compare: takes such a call and returns what the call returns.
-            runs_missing: run a call eagerly that finds no graph, where ``lazy_session`` would
-                capture it.
+            compare: receives such a call and returns its result.
+            runs_missing: run a call without a graph eagerly, instead of capturing it through
+                ``lazy_session``.
         """
         graphs, self._graphs, self._latest = self._graphs, {}, None
 
@@ -410,12 +406,12 @@ class GraphedCallable:
             self._compare, self._graphs = None, graphs
 
     def release(self, key: GraphKey) -> None:
-        """Wait for the device, then tear down one graph; outputs of its replays die with it.
+        """Wait for the device, then release one graph; this frees the outputs of its replays.
 
-        The next call under the key inside a capture session captures it again.
+        The next call with the key inside a capture session captures it again.
 
         Raises:
-            GraphNotCapturedError: no graph is held under the key.
+            GraphNotCapturedError: The key has no graph.
         """
         captured = self._graphs.get(key)
         if captured is None:
@@ -433,7 +429,7 @@ class GraphedCallable:
             self._observer.observe(GraphReleased(name=self.name, key=key))
 
     def release_all(self) -> None:
-        """Release every graph that is held; none is no error."""
+        """Release all graphs, if there are any."""
         for key in self.captured_keys:
             self.release(key)
 
@@ -555,7 +551,7 @@ class GraphedCallable:
         )
 
     def _uncheck(self) -> None:
-        """Let every graph be compared with its capture at its next replay."""
+        """Compare every graph with its capture again at its next replay."""
         num_freed = len(self._freed)
         for captured in list(self._graphs.values()):
             captured.is_checked = False
@@ -573,7 +569,7 @@ class GraphedCallable:
             ) from error
 
     def _replay_told(self, captured: _CapturedGraph) -> None:
-        """Replay inside the hook, and tell the observer."""
+        """Replay inside the hook, and notify the observer."""
         hook, observer = self._around_replay, self._observer
         replay: Callable[[], None] = captured.replay
         if observer is not None and isinstance(captured.graph, SegmentedGraph):
@@ -653,7 +649,7 @@ class GraphedCallable:
 
 
 class _CapturedGraph:
-    """One graph of a graphed callable, with what its replay needs."""
+    """One graph of a graphed callable, with everything its replay needs."""
 
     __slots__ = (
         "__weakref__",

@@ -1,4 +1,4 @@
-"""What the inputs of a captured graph were at capture, and whether they still are that."""
+"""The inputs of a captured graph, and whether those of a replay match them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 class AddressCheck(enum.Enum):
     """When the inputs of a replay are compared with those of the capture.
 
-    A captured graph has the addresses and layouts of its input tensors and the values of all other
-    inputs in it. If one of them differs the replay computes with old data, and nothing else would
-    say so.
+    A captured graph contains the addresses and layouts of its input tensors and the values of all
+    other inputs. If one of them differs, the replay silently computes with old data.
     """
 
     ALWAYS = "always"
@@ -50,14 +49,14 @@ _GUARDS = 3
 
 
 class InputLayout:
-    """What a capture has baked in of its arguments: addresses, layouts and plain values.
+    """The arguments of a capture: addresses, layouts and plain values.
 
-    Holds no tensor. Lists, tuples, dicts and dataclasses are looked into, positional and keyword
-    arguments alike. Values other than tensors are compared with their types, since ``True`` and
-    ``1`` may launch other kernels; see `is_plain`. Objects that are equal to nothing but themselves
-    are not looked at.
+    Keeps no tensor alive. Lists, tuples, dicts and dataclasses are inspected, in positional and
+    keyword arguments. Other values than tensors are compared with their types, because ``True`` and
+    ``1`` may launch different kernels; see `is_plain`. Objects that are equal only to themselves
+    are ignored.
 
-    A replay may also compare memory that no argument is on: one tensor each time, in turn.
+    A replay may also compare memory that belongs to no argument: one tensor each time, in turn.
 
     Args:
         args: positional arguments of the capture.
@@ -65,12 +64,12 @@ class InputLayout:
         subject: what was captured, for messages.
         native: compares in C; ``None`` compares in Python.
         in_turn: tensors and their addresses, one of which is compared at each replay.
-        on_moved: called where one of them has another address; raises, or all is well.
+        on_moved: called if one of them has another address; raises if that is an error.
         is_compared: whether arguments are compared, or only those tensors.
 
     Attributes:
-        holds: takes the positional arguments of a call without others, as a tuple, and returns
-            true where :meth:`check` would find nothing. False says nothing yet.
+        holds: called with the positional arguments of a call without keyword arguments, as a tuple.
+            True means that :meth:`check` would find nothing; false means unknown.
     """
 
     __slots__ = (
@@ -115,8 +114,8 @@ class InputLayout:
         """Compare a replay's arguments with those of the capture.
 
         Raises:
-            InputAddressError: a tensor lies elsewhere or is laid out differently, another value
-                differs, or there are more or fewer inputs.
+            InputAddressError: A tensor has another address or layout, another value differs, or the
+                number of inputs differs.
         """
         if self._is_compared:
             if tuple(kwargs) == self._keywords and self._holds((*args, *kwargs.values())):
@@ -131,7 +130,7 @@ class InputLayout:
             each(None)
 
     def compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """Compare arguments as closely as can be, as :meth:`check` does not at each replay.
+        """Compare arguments more closely than :meth:`check` does at each replay.
 
         Raises:
             InputAddressError: as for :meth:`check`, and for lazily negated tensors.
@@ -162,10 +161,10 @@ class InputLayout:
 
 
 class _PythonComparison:
-    """Compares values with those of a capture, none of them nested.
+    """Compares values, which must not be nested, with those of a capture.
 
     Args:
-        values: of the capture; their tensors are not kept. ``None`` compares none.
+        values: values of the capture; tensors are not kept. ``None`` compares none.
         in_turn: tensors and their addresses, one of which is compared each time.
     """
 
@@ -216,10 +215,10 @@ class _PythonComparison:
         self._guards_left = _GUARDS if tensors else 0
 
     def holds(self, values: tuple[Any, ...] | None) -> bool:
-        """Return whether nothing differs; false for a closer look.
+        """Return whether nothing differs; false requires a closer look.
 
         Args:
-            values: to be compared; ``None`` lets the next tensor have its turn.
+            values: values to compare; ``None`` only compares the next tensor in turn.
         """
         if values is None:
             self._next = (self._next + 1) % max(1, len(self._in_turn))
@@ -279,7 +278,7 @@ def _lazy_bits(tensor: Tensor) -> tuple[bool, bool]:
 
 
 def _never(values: tuple[object, ...] | None) -> bool:
-    """Ask for a closer look at any values."""
+    """Require a closer look at any values."""
     del values
     return False
 
@@ -295,7 +294,7 @@ class _Baked(NamedTuple):
 
 
 def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, _Baked]:
-    """Return by its path what a graph bakes in of each input."""
+    """Return the part of each input that a graph fixes, by its path."""
     baked: dict[str, _Baked] = {}
     for index, value in enumerate(args):
         baked.update(_baked_leaves(value, f"args[{index}]"))

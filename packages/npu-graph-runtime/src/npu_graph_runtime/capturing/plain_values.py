@@ -1,4 +1,4 @@
-"""Values other than tensors that a graph bakes in, and whether another one is the same."""
+"""Values other than tensors that a graph fixes at capture, and how they are compared."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _NOT_COMPARED = frozenset({"torch", "torch_npu"})
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value is one that a graph bakes in and that can be compared.
+    """Return whether a value is fixed at capture and can be compared.
 
-    Numbers, texts, ranges and the like, scalars and arrays of numpy, sets, and objects of any class
-    that defines equality and a hash. Objects that are equal to nothing but themselves are not.
+    True for numbers, strings, ranges and the like, NumPy scalars and arrays, sets, and objects of
+    any class that defines equality and a hash. False for objects that are equal only to themselves.
     """
     if isinstance(value, (*_PLAIN_TYPES, *_MUTABLE_TYPES)) or _is_numpy(value):
         return True
@@ -48,9 +48,9 @@ def is_plain(value: object) -> bool:
 
 
 def needs_a_look(value: object) -> bool:
-    """Return whether a plain value can be compared by `same_value` alone, not by ``==``.
+    """Return whether a plain value can only be compared by `same_value`, not by ``==``.
 
-    One that may change while it stays the same object, and zeros that have a sign.
+    True for mutable values, and for zeros, which have a sign.
     """
     if isinstance(value, (*_MUTABLE_TYPES, complex)):
         return True
@@ -59,7 +59,7 @@ def needs_a_look(value: object) -> bool:
 
 
 def snapshot(value: Any) -> Any:
-    """Return a plain value as it is now, whatever becomes of it."""
+    """Return a copy of a plain value that later changes do not affect."""
     is_mutable = isinstance(value, _MUTABLE_TYPES) or _is_numpy(value)
     return copy.copy(value) if is_mutable else value
 
@@ -67,7 +67,7 @@ def snapshot(value: Any) -> Any:
 def same_value(now: Any, expected: Any) -> bool:
     """Return whether a plain value has the type and the value of another one.
 
-    Of numbers the same bits: another sign of a zero is another value, and NaN is itself.
+    Numbers are compared bitwise: a zero with another sign differs, and NaN equals itself.
     """
     if type(now) is not type(expected):
         return False

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield (path, object) for each object inside lists, tuples, dicts and dataclass instances.
 
-    Objects of other types are not looked into.
+    Objects of other types are not inspected.
 
     Args:
-        value: what to walk.
-        path: the Python expression by which messages call ``value``, such as ``args[0]``.
+        value: value to walk.
+        path: the Python expression for ``value`` in messages, such as ``args[0]``.
     """
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
@@ -43,15 +43,15 @@ def tensor_leaves(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
 def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Return ``value`` with each tensor inside lists, tuples, dicts and dataclasses replaced.
 
-    Containers are rebuilt with their own type; where a container holds no tensor, and where an
-    object is of another type, the same object is returned.
+    Containers are rebuilt with their own type. Containers without tensors, and objects of other
+    types, are returned unchanged.
 
     Args:
         value: nested outputs of a callable; not changed.
-        function: gives the replacement of one tensor.
+        function: returns the replacement of one tensor.
 
     Raises:
-        TypeError: a container type that cannot be rebuilt from its items.
+        TypeError: A container type cannot be rebuilt from its items.
     """
     if isinstance(value, Tensor):
         return function(value)

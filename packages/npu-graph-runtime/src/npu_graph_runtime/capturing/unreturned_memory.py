@@ -1,8 +1,8 @@
-"""Memory that a function running eagerly makes, keeps and does not return.
+"""Memory that a function running eagerly allocates and keeps without returning it.
 
-Each replay calls the function again, and it makes other memory. What it returns is brought to where
-captured work reads it; what it leaves in an attribute, a list or an object of a class of its own is
-not, so a captured segment would go on reading what lay there at the capture.
+Each replay calls the function again, and it allocates other memory. Its result is copied to where
+captured work reads it. Memory that it keeps in an attribute, a list or an object is not, so a
+captured segment would continue to read the memory of the capture.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 
 class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees the operators of a breakable capture, and refuses those that read such memory.
+    """Sees the operators of a breakable capture, and rejects those that read such memory.
 
-    Entered while a segment is captured, if there is such memory. Memory is told by its storage, so
-    what an operator in C++ keeps to itself is not seen, and neither is what no operator reads.
+    Entered while a segment is captured, if there is such memory. Memory is identified by its
+    storage.
+    Memory that a C++ operator keeps internally, or that no operator reads, is not seen.
 
     Args:
         subject: what is captured, for messages.
@@ -55,7 +56,7 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def of(cls, subject: str) -> UnreturnedMemory:
-        """Return one for a capture, which Dynamo does not look into."""
+        """Return an instance for a capture; Dynamo does not trace into it."""
         return (_BesideDynamo if "torch._dynamo" in sys.modules else cls)(subject)
 
     @property
@@ -65,10 +66,10 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def made_by(self, name: str) -> Iterator[None]:
-        """Note the memory that is made in the block.
+        """Track the memory that is allocated in the block.
 
         Args:
-            name: of the function that runs eagerly there, for messages.
+            name: name of the function that runs eagerly there, for messages.
         """
         self._eager = name
         try:
@@ -83,19 +84,19 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             }
 
     def returned(self, value: Any) -> None:
-        """Take the memory of a function's result out: it is brought at each replay."""
+        """Stop tracking the memory of a function's result, which is copied at each replay."""
         for _, tensor in tensor_leaves(value, ""):
             self._made.pop(memory_of(tensor), None)
 
     def check(self, value: Any, reader: str) -> None:
-        """Refuse memory that was made and not returned among the tensors of a value.
+        """Reject tensors of a value whose memory was allocated and not returned.
 
         Args:
             value: nested arguments or results.
             reader: what reads them at each replay, for messages.
 
         Raises:
-            EagerSegmentError: some of it lies in such memory.
+            EagerSegmentError: A tensor is in such memory.
         """
         if not self._made:
             return
@@ -105,7 +106,7 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._refuse(reader, known[1], tensor)
 
     def check_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Refuse such memory among the arguments of an operator.
+        """Reject such memory among the arguments of an operator.
 
         Args:
             func: an operator.
@@ -124,7 +125,7 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run an operator; note what it makes, or see that it reads nothing that is noted."""
+        """Run an operator; track what it allocates, or check that it reads no tracked memory."""
         del types
         kwargs = kwargs or {}
         if self._eager is None:

@@ -1,4 +1,4 @@
-"""A tensor that does not keep its memory, and reads it as the original does."""
+"""A tensor that does not keep its memory alive, and reads it as the original does."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def weak_tensor(tensor: Tensor, device: TaskDevice) -> Tensor:
-    """Return a weak reference that is a lazy conjugate, or lazily negated, where the tensor is.
+    """Return a weak reference that is lazily conjugated or negated if the tensor is.
 
-    The memory of such a tensor holds other values than the tensor: the bit that says so is no part
-    of its layout.
+    The memory of such a tensor has other values than the tensor, and the bit that says so is not
+    part of its layout.
     """
     weak = device.weak_reference(tensor)
     if tensor.is_conj() and not weak.is_conj():

@@ -1,1 +1,1 @@
-"""Implementations of the device seam: ``npu`` on torch_npu, ``fake`` in pure Python."""
+"""Implementations of the device interface: ``npu``, ``cuda``, and ``fake`` in pure Python."""

@@ -1,6 +1,6 @@
-"""The device seam on torch.cuda, without task groups.
+"""The device interface on torch.cuda, without task groups.
 
-`npu_graph_testing.DeviceContract` passes over it on an H100 (torch 2.11.0 with CUDA 13.0, driver
+`npu_graph_testing.DeviceContract` passes on an H100 (torch 2.11.0 with CUDA 13.0, driver
 580), run on 2026-11-26.
 """
 
@@ -37,26 +37,26 @@ _SET, _UNSET = 1, 0
 class CudaDevice:
     """One GPU, through torch.cuda's own streams, events and graphs.
 
-    Streams and events are handed out unwrapped (``torch.cuda.Stream``, ``torch.cuda.Event``),
-    graphs are ``torch.cuda.CUDAGraph``. External events are words of device memory that streams
-    write and wait for, by the driver's ``cuStreamWriteValue32`` and ``cuStreamWaitValue32``, since
-    an event of CUDA that is not recorded yet lets a stream pass. There are no task groups: what
-    attention reads belongs into device memory here. torch.cuda is initialised on construction.
+    Streams and events are not wrapped (``torch.cuda.Stream``, ``torch.cuda.Event``), and graphs are
+    ``torch.cuda.CUDAGraph``. External events are words of device memory that streams write and wait
+    for, through the driver's ``cuStreamWriteValue32`` and ``cuStreamWaitValue32``, because a CUDA
+    event that is not recorded yet does not block a stream. There are no task groups, so attention
+    must read its lengths from device memory. torch.cuda is initialised on construction.
 
     Differences from ``torch.cuda.graph`` are those of :class:`~npu_graph_runtime.NpuDevice`: a
     capture neither synchronises nor empties caches, and an exception leaves nothing open.
 
     Args:
         index: device index.
-        capture_error_mode: which threads' unsafe calls break a capture, as torch.cuda.graph's.
+        capture_error_mode: which threads' unsafe calls break a capture, as in ``torch.cuda.graph``.
 
     Attributes:
         name: ``cuda:<index>``.
-        torch_device: the same for torch.
+        torch_device: the same as a torch device.
         index: as given.
 
     Raises:
-        DeviceUnavailableError: torch sees no such GPU.
+        DeviceUnavailableError: torch finds no such GPU.
     """
 
     def __init__(
@@ -123,25 +123,25 @@ class CudaDevice:
         """Return a new external event, unrecorded; not inside a capture.
 
         Raises:
-            FeatureNotSupportedError: CUDA's driver has no waits for values in memory.
+            FeatureNotSupportedError: The CUDA driver cannot wait for values in memory.
         """
         return _Word(self)
 
     def begin_task_group(self, stream: Stream) -> None:
-        """Refuse: CUDA has no task groups."""
+        """Raise an error: CUDA has no task groups."""
         self._refuse("beginning a task group", stream)
 
     def end_task_group(self, stream: Stream) -> object:
-        """Refuse: CUDA has no task groups."""
+        """Raise an error: CUDA has no task groups."""
         self._refuse("ending a task group", stream)
 
     def begin_task_update(self, stream: Stream, handle: object) -> None:
-        """Refuse: CUDA has no task groups."""
+        """Raise an error: CUDA has no task groups."""
         del handle
         self._refuse("beginning a task update", stream)
 
     def end_task_update(self, stream: Stream) -> None:
-        """Refuse: CUDA has no task groups."""
+        """Raise an error: CUDA has no task groups."""
         self._refuse("ending a task update", stream)
 
     def is_capturing(self) -> bool:
@@ -151,7 +151,7 @@ class CudaDevice:
     def weak_reference(self, tensor: Tensor) -> Tensor:
         """Return a tensor on the same device memory that does not keep it alive.
 
-        A tensor that is not on a GPU, or that has no memory, is returned itself.
+        A tensor that is not on a GPU, or that has no memory, is returned unchanged.
         """
         if tensor.device.type != "cuda" or not tensor.numel():
             return tensor
@@ -161,7 +161,7 @@ class CudaDevice:
         return flat.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
     def create_memory_pool(self) -> object:
-        """Return a graph pool handle, good for as many captures as are wanted."""
+        """Return a graph pool handle, for any number of captures."""
         return self._pools.create()
 
     def create_graph(self) -> DeviceGraph:
@@ -172,7 +172,7 @@ class CudaDevice:
     def capture(
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
     ) -> AbstractContextManager[object]:
-        """Return a context manager that captures into ``graph``; see the seam."""
+        """Return a context manager that captures into ``graph``; see :class:`GraphDevice`."""
         if stream is None:
             if self._capture_stream is None:
                 self._capture_stream = self.create_stream()
@@ -187,11 +187,11 @@ class CudaDevice:
         )
 
     def synchronize(self) -> None:
-        """Let the host wait for all work of the device."""
+        """Block the host until all work of the device is done."""
         torch.cuda.synchronize(self.index)
 
     def empty_cache(self) -> None:
-        """Give the caching allocator's unused memory back to the device."""
+        """Return the caching allocator's unused memory to the device."""
         torch.cuda.empty_cache()
 
     def memory_figures(self) -> MemoryFigures:
@@ -205,7 +205,7 @@ class CudaDevice:
         )
 
     def free_streams(self) -> int | None:
-        """Return ``None``: CUDA does not tell, and a graph that does not run takes none."""
+        """Return ``None``: CUDA does not report it, and a graph that does not run uses none."""
         return None
 
     def _refuse(self, doing: str, stream: Stream) -> NoReturn:
@@ -226,11 +226,11 @@ class _Word:
         self._wait = _driver_call("cuStreamWaitValue32", device.name)
 
     def wait(self, stream: Stream, /) -> None:
-        """Let later work of the stream wait until the event is recorded."""
+        """Make later work of the stream wait until the event is recorded."""
         self._issue(self._wait, stream, _SET, _WAIT_EQUAL)
 
     def reset(self, stream: Stream, /) -> None:
-        """Make the event unrecorded again, in stream order."""
+        """Reset the event to unrecorded, in stream order."""
         self._issue(self._write, stream, _UNSET, 0)
 
     def record(self, stream: Stream, /) -> None:
@@ -247,7 +247,7 @@ class _Word:
 
 
 class _Memory:
-    """Some bytes of a GPU, for `torch.as_tensor`, which keeps this object and nothing else."""
+    """Some bytes of a GPU, for `torch.as_tensor`, which keeps only this object alive."""
 
     def __init__(self, address: int, num_bytes: int) -> None:
         self.__cuda_array_interface__ = {

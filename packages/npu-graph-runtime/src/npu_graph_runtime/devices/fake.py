@@ -1,4 +1,4 @@
-"""A device in pure Python, on CPU tensors, for tests of code that captures and replays."""
+"""A device in pure Python on CPU tensors, for tests of code that captures and replays."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ if TYPE_CHECKING:
 
 
 class FakeDevice:
-    """Captures the operators that run on CPU tensors and runs them again at replay.
+    """Captures the operators that run on CPU tensors, and runs them again at replay.
 
-    Public test support: it keeps the order of streams and events, the addresses and the refusals
-    of a device. During a capture nothing that exists before is written. After it the memory made
-    in it holds NaN (the smallest value of integer dtypes) until the first replay, so that reading
-    too early is seen. A wait that nothing can satisfy is a
-    :class:`~npu_graph_runtime.DeadlockError` at the next synchronisation, not a hang.
+    Public test support: it reproduces the order of streams and events, the addresses, and the
+    errors of a device. During a capture, existing memory is not written. After it, memory allocated
+    in it contains NaN (the smallest value for integer dtypes) until the first replay, so that a
+    premature read is noticed. A wait that nothing can satisfy raises
+    :class:`~npu_graph_runtime.errors.DeadlockError` at the next synchronisation instead of hanging.
 
-    By default work runs as soon as nothing before it waits. With ``is_held`` it runs only where the
-    test says so by :meth:`advance`, in an order that its random generator draws: so the device can
-    be left any number of steps behind the host, and any interleaving of its streams be tried, again
-    and again by seed.
+    By default work runs as soon as nothing before it waits. With ``is_held``, work runs only in
+    :meth:`advance`, in an order chosen by its random generator. You can thus keep the device any
+    number of steps after the host, test any interleaving of its streams, and reproduce it from a
+    seed.
 
-    What it does not do: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so
-    they run at once even while the default stream waits; a graph replays its branches in the order
-    of capture; memory of a pool is never reused by another graph of it; a graph keeps alive what it
-    reads; only one stream captures at a time.
+    Limits: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so they run at
+    once even while the default stream waits; a graph replays its branches in the order of capture;
+    memory of a pool is never reused by another graph of it; a graph keeps alive what it reads; only
+    one stream captures at a time.
 
     Args:
-        name: for messages.
-        memory_bytes: size of the memory from which captures allocate.
-        streams: how many the captured graphs may hold together.
+        name: name for messages.
+        memory_bytes: size of the memory for captures.
+        streams: number of streams that all captured graphs together may use.
         deadlock_timeout: seconds for which a synchronisation lets other host threads release a
-            stream before it reports a deadlock; 0 suits tests with one thread.
+            stream before it reports a deadlock; 0 for tests with one thread.
         is_held: whether work waits for :meth:`advance`, or for a synchronisation.
-        has_launch_queue: whether what streams are given stands in a queue of the host first, as
-            with torch_npu's ``TASK_QUEUE_ENABLE=1``, but for direct streams. It reaches the streams
-            as :meth:`advance` draws, and all of it at a replay, a task update, a query or a
-            synchronisation; for a device that is held.
+        has_launch_queue: whether launches go through a host queue first, as with torch_npu's
+            ``TASK_QUEUE_ENABLE=1``, except on direct streams. :meth:`advance` moves a random part
+            of it to the streams; a replay, a task update, a query or a synchronisation moves all of
+            it. Only with ``is_held``.
 
     Attributes:
         name: as given.
@@ -118,27 +118,27 @@ class FakeDevice:
         return self._current()
 
     def create_stream(self, *, priority: int = 0) -> Stream:
-        """Return a new stream; the priority changes nothing."""
+        """Return a new stream; the priority has no effect."""
         del priority
         return self._new_stream(is_direct=not self._has_launch_queue)
 
     def create_direct_stream(self) -> Stream:
-        """Return a new stream that is given its work past the launch queue."""
+        """Return a new stream whose work bypasses the launch queue."""
         return self._new_stream(is_direct=True)
 
     def flush_launches(self) -> None:
-        """Hand all that stands in the launch queue over to the streams."""
+        """Move everything in the launch queue to the streams."""
         self._scheduler.flush()
 
     def advance(self, random: Random, num_items: int | None = None) -> int:
-        """Run work of a device that is held, in an order that is drawn.
+        """Run work of a device with ``is_held``, in random order.
 
         Args:
-            random: draws which stream runs next, and how far the launch queue comes meanwhile.
-            num_items: how many items of work; all that can ever run if not given.
+            random: chooses which stream runs next, and how much of the launch queue moves on.
+            num_items: number of work items; by default all that can ever run.
 
         Returns:
-            How many ran: fewer than asked for where nothing more can run, for now or for ever.
+            Number of items that ran: fewer than requested if nothing more can run, now or ever.
         """
         return self._scheduler.advance(random, num_items)
 
@@ -185,11 +185,11 @@ class FakeDevice:
         return group
 
     def begin_task_update(self, stream: Stream, handle: object) -> None:
-        """Begin to re-issue the launches of a task group on ``stream``.
+        """Begin to relaunch the work of a task group on ``stream``.
 
         Raises:
-            RuntimeError: the handle is of no live graph, the stream is capturing, or an update is
-                open on it.
+            RuntimeError: The handle belongs to no live graph, the stream is capturing, or an update
+                is open on it.
         """
         on = own_stream(stream, self._current)
         if not isinstance(handle, FakeTaskGroup) or not handle.graph.is_alive:
@@ -206,8 +206,8 @@ class FakeDevice:
         """End the update; its arguments take effect in the order of ``stream``.
 
         Raises:
-            RuntimeError: no update is open, or other operators were issued than the group has. The
-                group is then unchanged.
+            RuntimeError: No update is open, or other operators were launched than the group has.
+                The group is then unchanged.
         """
         on = own_stream(stream, self._current)
         if on.update is None:
@@ -249,10 +249,10 @@ class FakeDevice:
     def capture(
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
     ) -> AbstractContextManager[object]:
-        """Return a context manager that captures into ``graph``; see the seam.
+        """Return a context manager that captures into ``graph``; see :class:`GraphDevice`.
 
         Raises:
-            TypeError: a graph, pool or stream of another device.
+            TypeError: The graph, pool or stream belongs to another device.
         """
         if not isinstance(graph, FakeGraph) or not isinstance(pool, FakeMemoryPool):
             raise TypeError(
@@ -263,40 +263,40 @@ class FakeDevice:
         return self._replays.capturing(graph, self._capture(graph, pool, on))
 
     def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
-        """Ask before each replay of the graph that this thread captures; see `GuardingDevice`."""
+        """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
         return self._replays.guard(refusal)
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be refused."""
+        """Return whether a replay of the graph may be rejected."""
         return self._replays.is_guarded(graph)
 
     def synchronize(self) -> None:
-        """Let the host wait for all work.
+        """Block the host until all work is done.
 
         Raises:
-            RuntimeError: something is being captured, or a kernel failed.
-            DeadlockError: a stream waits for what nothing can signal.
+            RuntimeError: Something is being captured, or a kernel failed.
+            DeadlockError: A stream waits for something that nothing can signal.
         """
         self._scheduler.synchronize(self.name, self._scheduler.is_idle)
 
     def empty_cache(self) -> None:
-        """Do nothing, except to refuse while capturing.
+        """Do nothing, except raise an error while capturing.
 
         Raises:
-            RuntimeError: something is being captured.
+            RuntimeError: Something is being captured.
         """
         self._scheduler.refuse_while_capturing("emptying the cache")
 
     def memory_figures(self) -> MemoryFigures:
-        """Return the bytes that live graphs hold, out of ``memory_bytes``."""
+        """Return the bytes that live graphs use, out of ``memory_bytes``."""
         free = self._available()
         used = self._memory_bytes - free
         return MemoryFigures(allocated=used, reserved=used, free=free, total=self._memory_bytes)
 
     def free_streams(self) -> int:
-        """Return how many streams captured graphs may still hold.
+        """Return the number of streams that captured graphs may still use.
 
-        Each holds one for every stream that it was captured on, however long it is.
+        Each uses one for every stream that it was captured on, whatever its length.
         """
         return self._num_streams - sum(graph.num_streams for graph in self._graphs)
 
@@ -311,10 +311,10 @@ class FakeDevice:
         return stream
 
     def _recorder(self) -> FakeRecorder:
-        """Return the recorder of this thread: a dispatch mode keeps state.
+        """Return the recorder of this thread: a dispatch mode has state.
 
-        The same for all uses: where a use ends inside an opaque operator, torch puts its recorder
-        back behind the operator, and torch 2.10 does not keep it alive until then.
+        All uses share it: if a use ends inside an opaque operator, torch restores its recorder
+        after the operator, and torch 2.10 does not keep it alive until then.
         """
         recorder: FakeRecorder | None = getattr(self._thread, "recorder", None)
         if recorder is None:

@@ -22,7 +22,7 @@ class Launch(Work):
 
     Args:
         function: the operator overload.
-        args: positional arguments; tensors in them are read where they lie.
+        args: positional arguments; tensors in them are read at their addresses.
         kwargs: keyword arguments.
         outputs: tensors that each run overwrites with the results; none for an operator that
             writes its arguments.
@@ -62,18 +62,18 @@ class Launch(Work):
         return f"operator {self.function}"
 
     def become(self, other: Launch) -> None:
-        """Take over arguments and outputs of another call of the same operator."""
+        """Copy arguments and outputs from another call of the same operator."""
         self._args = other._args
         self._kwargs = other._kwargs
         self._outputs = other._outputs
 
 
 class FakeTaskGroup:
-    """The launches issued between the begin and the end of a task group.
+    """The launches between the begin and the end of a task group.
 
     Attributes:
-        graph: that the launches belong to.
-        launches: in the order in which they were issued.
+        graph: the graph that the launches belong to.
+        launches: the launches in order.
     """
 
     def __init__(self, graph: FakeGraph) -> None:
@@ -97,16 +97,16 @@ class TaskUpdate(Work):
         return True
 
     def describe(self) -> str:
-        """Return what is updated."""
+        """Return a description of the updated launches."""
         names = ", ".join(str(launch.function) for launch in self._launches)
         return f"the update of a task group of {names}"
 
 
 class FakeMemoryPool:
-    """The memory that captured graphs share; counts its bytes, and never reuses them.
+    """The memory that captured graphs share; counts bytes, and never reuses them.
 
     Attributes:
-        allocated: bytes that live graphs hold.
+        allocated: bytes that live graphs use.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class FakeMemoryPool:
 
 
 class FakeGraph:
-    """A graph of a fake device; made by ``FakeDevice.create_graph``, good for one capture.
+    """A graph of a fake device, for one capture; created by ``FakeDevice.create_graph``.
 
     Keeps the memory of all tensors made during its capture until it is reset.
     """
@@ -137,14 +137,14 @@ class FakeGraph:
 
     @property
     def num_streams(self) -> int:
-        """Streams that the graph holds: those that it was captured on, until it is reset."""
+        """Streams that the graph uses: those that it was captured on, until it is reset."""
         return len(self._last) if self._state in {"capturing", "captured", "invalidated"} else 0
 
     def replay(self) -> None:
-        """Issue the captured work on the current stream.
+        """Launch the captured work on the current stream.
 
         Raises:
-            RuntimeError: the graph was never captured or is reset, or the stream is capturing.
+            RuntimeError: The graph was never captured or is reset, or the stream is capturing.
         """
         if self._state != "captured":
             raise device_failure(107029, f"replaying a graph that is {self._state}")
@@ -186,10 +186,10 @@ class FakeGraph:
         stream.capture = self
 
     def end(self) -> None:
-        """End the capture, and overwrite what it allocated, since nothing has run yet.
+        """End the capture, and overwrite the memory it allocated, because nothing has run yet.
 
         Raises:
-            RuntimeError: an illegal call invalidated the capture, a stream was not joined, or a
+            RuntimeError: An illegal call invalidated the capture, a stream was not joined, or a
                 task group is open.
         """
         state, self._state = self._state, "broken"
@@ -232,14 +232,14 @@ class FakeGraph:
         return tensor.untyped_storage().data_ptr() in self._memory
 
     def mark(self, stream: FakeStream) -> int:
-        """Return the place in the graph up to which a stream has issued work."""
+        """Return the position in the graph up to which a stream has launched work."""
         return self._last[stream]
 
     def join(self, stream: FakeStream, recorded_on: FakeStream, mark: int) -> None:
-        """Let a stream wait for captured work of another, and be captured from now on.
+        """Make a stream wait for captured work of another, and capture it from now on.
 
         Raises:
-            RuntimeError: the capture is over, or the stream is in another capture.
+            RuntimeError: The capture is over, or the stream is in another capture.
         """
         if self._state != "capturing" or stream.capture not in {None, self}:
             raise device_failure(

@@ -1,4 +1,4 @@
-"""What the schema and the registry say about an operator."""
+"""Reads properties of an operator from its schema and the dispatcher."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run_kernel(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
 def is_python_operator(func: Any) -> bool:
     """Return whether the CPU kernel of an operator is Python, registered by ``torch.library``.
 
-    Never where this torch does not tell; an opaque operator is then recorded as one launch.
+    False if this torch does not tell; an opaque operator is then recorded as one launch.
     """
     kernels = python_kernels()
     if func.namespace in {"aten", "prims", "prim"}:
@@ -56,9 +56,9 @@ def is_python_operator(func: Any) -> bool:
 
 
 def is_composite(func: Any) -> bool:
-    """Return whether an operator consists of others, and has no kernel of its own.
+    """Return whether an operator is composed of others, without a kernel of its own.
 
-    Torch takes such operators apart before a dispatch mode sees them, but not in inference mode.
+    Torch decomposes such operators before a dispatch mode sees them, except in inference mode.
     """
     return has_kernel(func, "CompositeImplicitAutograd") and not has_kernel(func, "CPU")
 
@@ -66,8 +66,8 @@ def is_composite(func: Any) -> bool:
 def has_known_shape(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return whether the shapes of the results follow from those of the arguments.
 
-    Also for two operators whose tag says otherwise: indexing by integers, and repetition into an
-    output of a given size. The device captures both.
+    Also true for two operators whose tag says otherwise: indexing by integers, and repetition into
+    an output of a given size. The device captures both.
     """
     if torch.Tag.dynamic_output_shape not in func.tags:
         return True
@@ -106,7 +106,7 @@ def written_arguments(
 def returned_arguments(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[object] | None:
-    """Return the results of an operator that returns nothing but what it writes, or ``None``.
+    """Return the results of an operator that returns only what it writes, or ``None``.
 
     Such an operator need not run to be recorded. An empty ``out`` argument would be resized by the
     run, so an operator with one does not count.

@@ -1,4 +1,4 @@
-"""Sees the operators issued on a stream of the fake device, and runs or records them."""
+"""Sees the operators launched on a stream of the fake device, and runs or records them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _UNWRITTEN = frozenset(
 
 
 class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode that is active where a stream of the fake device is used.
+    """A dispatch mode that is active while a stream of the fake device is used.
 
     On a free stream an operator runs at once. On a stream that is capturing, that is updating a
     task group, or that waits for something, it is recorded instead.
 
     Args:
-        current: gives the current stream.
-        is_running: tells whether the thread is running recorded work.
-        available: gives the bytes that may still be allocated.
+        current: returns the current stream.
+        is_running: returns whether the thread is running recorded work.
+        available: returns the bytes that may still be allocated.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[None]:
-        """Do not see operators in the block: it runs one that is recorded.
+        """Ignore operators in the block, which runs one that is recorded.
 
-        Torch takes one mode off its stack while that is called, and where a stream is used inside
-        the use of another, as every capture of a session is, this recorder is there twice.
+        Torch removes one mode from its stack while it is called. If a stream is used inside the use
+        of another, as in every capture of a session, this recorder is on the stack twice.
         """
         self._is_recording = True
         try:
@@ -153,9 +153,10 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _copied(value: Any) -> Any:
-    """Return nested arguments with their containers copied, so that the caller may change his.
+    """Return nested arguments with copied containers, so that the caller may change theirs.
 
-    Tensors are others on the same memory: a device keeps memory, and no object of the caller's.
+    Tensors are replaced by others on the same memory: a device keeps memory, not the caller's
+    objects.
     """
     if type(value) in {torch.Tensor, torch.nn.Parameter}:
         return _alias(value)

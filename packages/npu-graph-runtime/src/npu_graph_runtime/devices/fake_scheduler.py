@@ -27,14 +27,14 @@ class Work(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return what it is, for messages."""
+        """Return a description for messages."""
 
 
 class WorkQueue:
     """The pending work of one stream, run in order.
 
     Attributes:
-        name: of the stream, for messages.
+        name: name of the stream, for messages.
         pending: work not run yet, oldest first.
     """
 
@@ -49,15 +49,15 @@ class FakeScheduler:
     """Runs the work of all queues on the thread that adds to one of them.
 
     Work runs as soon as nothing before it in its queue waits, so the order is deterministic. A
-    kernel that fails is reported by the next synchronisation, as on a device.
+    failed kernel is reported by the next synchronisation, as on a device.
 
     Args:
         deadlock_timeout: seconds for which a synchronisation lets other host threads add work
             before it reports a deadlock.
-        is_held: whether work runs in :meth:`advance` and in synchronisations only.
+        is_held: whether work runs only in :meth:`advance` and in synchronisations.
 
     Attributes:
-        lock: held by whoever changes queues or events.
+        lock: lock for changes of queues or events.
         is_held: as given.
         capturing: what is being captured, for messages; ``None`` for nothing.
         num_synchronizations: how often the host has waited.
@@ -82,7 +82,7 @@ class FakeScheduler:
             return WorkQueue(f"stream {next(self._numbers)}")
 
     def add(self, queue: WorkQueue, work: Work) -> None:
-        """Append work and, unless it is held, run whatever can run."""
+        """Append work and, unless ``is_held``, run whatever can run."""
         with self.lock:
             queue.pending.append(work)
             self._busy[queue] = None
@@ -91,25 +91,25 @@ class FakeScheduler:
             self._changed.notify_all()
 
     def put_off(self, launch: Callable[[], None]) -> None:
-        """Let a launch stand in the launch queue until that comes to it, or is flushed."""
+        """Leave a launch in the launch queue until the queue advances or is flushed."""
         with self.lock:
             self._launches.append(launch)
 
     def flush(self) -> None:
-        """Hand all that stands in the launch queue over to the streams."""
+        """Move everything in the launch queue to the streams."""
         with self.lock:
             while self._launches:
                 self._launches.popleft()()
 
     def advance(self, random: Random, num_items: int | None) -> int:
-        """Run work that is held, each item from a queue drawn from those that can run.
+        """Run pending work, each item from a random queue among those that can run.
 
         Args:
-            random: draws the queues, and how far the launch queue comes meanwhile.
-            num_items: how many; ``None`` for all that can ever run.
+            random: chooses the queues, and how much of the launch queue moves on.
+            num_items: number of items; ``None`` for all that can ever run.
 
         Returns:
-            How many ran: fewer than asked where nothing more can run.
+            Number of items that ran: fewer than requested if nothing more can run.
         """
         count = 0
         with self.lock:
@@ -126,15 +126,15 @@ class FakeScheduler:
         return count
 
     def synchronize(self, subject: str, is_done: Callable[[], bool]) -> None:
-        """Let the host wait until a condition holds.
+        """Block the host until a condition is true.
 
         Args:
             subject: what is synchronised, for messages.
             is_done: the condition, tested after all work that can run has run.
 
         Raises:
-            RuntimeError: something is being captured, or a kernel failed earlier.
-            DeadlockError: the condition cannot come true any more; all pending work is dropped.
+            RuntimeError: Something is being captured, or a kernel failed earlier.
+            DeadlockError: The condition cannot become true any more; all pending work is dropped.
         """
         with self.lock:
             self.refuse_while_capturing(f"synchronising {subject}")
@@ -156,16 +156,16 @@ class FakeScheduler:
                 raise failure
 
     def refuse_while_capturing(self, doing: str) -> None:
-        """Raise as the device does for a call that is illegal while capturing.
+        """Raise the device's error for a call that is illegal while capturing.
 
         Raises:
-            RuntimeError: something is being captured.
+            RuntimeError: Something is being captured.
         """
         if self.capturing is not None:
             raise device_failure(107027, f"{doing} while {self.capturing} is capturing")
 
     def is_running_here(self) -> bool:
-        """Return whether the calling thread is running work, and not issuing any."""
+        """Return whether the calling thread is running work rather than launching it."""
         return self._running_thread == threading.get_ident()
 
     def is_idle(self) -> bool:
@@ -181,7 +181,7 @@ class FakeScheduler:
             self._running_thread = None
 
     def _run_one(self, random: Random) -> bool:
-        """Run one item of a queue that is drawn, and return whether any could run."""
+        """Run one item of a random queue, and return whether any could run."""
         queues = list(self._busy)
         random.shuffle(queues)
         self._running_thread = threading.get_ident()
@@ -197,7 +197,7 @@ class FakeScheduler:
         return False
 
     def _run_queue(self, queue: WorkQueue) -> bool:
-        """Run what can run of one queue, and return whether anything did."""
+        """Run everything that can run in one queue, and return whether anything did."""
         progress = False
         while queue.pending and self._try_run(queue.pending[0]):
             queue.pending.popleft()
@@ -232,7 +232,7 @@ class FakeScheduler:
 
 
 def device_failure(code: int, text: str) -> RuntimeError:
-    """Return a failure in the form in which torch_npu reports one.
+    """Return a failure in the form of torch_npu's reports.
 
     Args:
         code: the runtime error code.

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class FakeStream:
-    """An in-order queue of a fake device; made by ``FakeDevice.create_stream``.
+    """An in-order queue of a fake device; created by ``FakeDevice.create_stream``.
 
     Args:
         scheduler: runs its work.
-        current: gives the current stream.
-        is_direct: whether work reaches the stream at once, past the device's launch queue.
+        current: returns the current stream.
+        is_direct: whether work bypasses the device's launch queue.
 
     Attributes:
         is_direct: as given.
         capture: the graph that this stream is being captured into, or ``None``.
         group: the open task group, or ``None``.
-        update: the open task update with the launches re-issued so far, or ``None``.
+        update: the open task update with the launches so far, or ``None``.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class FakeStream:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether work of this stream waits for something, if only to be let run."""
+        """Whether work of this stream waits for something, or for permission to run."""
         return bool(self._queue.pending) or self._scheduler.is_held
 
     def wait_event(self, event: Event, /) -> None:
-        """Let later work of this stream wait for the event."""
+        """Make later work of this stream wait for the event."""
         event.wait(self)
 
     def wait_stream(self, stream: Stream, /) -> None:
-        """Let later work of this stream wait for what ``stream`` holds now."""
+        """Make later work of this stream wait for the present work of ``stream``."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None, /) -> Event:
@@ -74,11 +74,11 @@ class FakeStream:
         return event
 
     def synchronize(self) -> None:
-        """Let the host wait until the stream is empty.
+        """Block the host until the stream is empty.
 
         Raises:
-            RuntimeError: something is being captured, or a kernel failed.
-            DeadlockError: nothing can release the stream.
+            RuntimeError: Something is being captured, or a kernel failed.
+            DeadlockError: Nothing can release the stream.
         """
         self._scheduler.synchronize(self.name, lambda: not self._queue.pending)
 
@@ -104,7 +104,7 @@ class FakeStream:
         self._scheduler.add(self._queue, work)
 
     def launch(self, launch: Callable[[], None]) -> None:
-        """Do what gives the stream work: now, or when the launch queue comes to it."""
+        """Run a function that adds work to the stream: now, or when the launch queue reaches it."""
         if self.is_direct:
             launch()
         else:
@@ -112,7 +112,7 @@ class FakeStream:
 
 
 class FakeEvent:
-    """An event of a fake device; made by ``FakeDevice.create_event``."""
+    """An event of a fake device; created by ``FakeDevice.create_event``."""
 
     def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
         self._scheduler = scheduler
@@ -135,10 +135,10 @@ class FakeEvent:
             on.launch(lambda: self._issue_record(on))
 
     def wait(self, stream: Stream | None = None, /) -> None:
-        """Let later work of ``stream``, or of the current stream, wait for this event.
+        """Make later work of ``stream``, or of the current stream, wait for this event.
 
         Raises:
-            RuntimeError: a capturing stream would wait for work outside its capture, or the event
+            RuntimeError: A capturing stream would wait for work outside its capture, or the event
                 belongs to another capture.
         """
         on = own_stream(stream, self._current)
@@ -163,16 +163,16 @@ class FakeEvent:
         return self._num_reached >= self._num_asked
 
     def synchronize(self) -> None:
-        """Let the host wait until the last record has been reached.
+        """Block the host until the last record has been reached.
 
         Raises:
-            RuntimeError: something is being captured, or a kernel failed.
-            DeadlockError: nothing can reach the record.
+            RuntimeError: Something is being captured, or a kernel failed.
+            DeadlockError: Nothing can reach the record.
         """
         self._scheduler.synchronize("an event", lambda: self._num_reached >= self._num_asked)
 
     def reach(self, number: int) -> None:
-        """Take note that the stream came to a record."""
+        """Mark a record as reached by the stream."""
         self._num_reached = max(self._num_reached, number)
 
     def is_reached(self, number: int) -> bool:
@@ -189,9 +189,9 @@ class FakeEvent:
 
 
 class FakeExternalEvent:
-    """An external event of a fake device; made by ``FakeDevice.create_external_event``.
+    """An external event of a fake device; created by ``FakeDevice.create_external_event``.
 
-    Behaves as torch_npu's event over a device word: a wait blocks until the word is 1 and sets it
+    Behaves like torch_npu's event over a device word: a wait blocks until the word is 1 and sets it
     to 0 in one step, a record sets it to 1, and reset does nothing.
     """
 
@@ -202,7 +202,7 @@ class FakeExternalEvent:
         self._is_waited = False
 
     def wait(self, stream: Stream | None = None, /) -> None:
-        """Let later work of the stream wait until the event is recorded, then make it unrecorded.
+        """Make later work of the stream wait until the event is recorded, then reset it.
 
         Raises:
             RuntimeError: a second wait without a record in between.
@@ -301,14 +301,14 @@ class _ExternalRecord(Work):
 
 
 def own_stream(stream: object, current: Callable[[], FakeStream]) -> FakeStream:
-    """Return the stream given, or the current one.
+    """Return the given stream, or the current one.
 
     Args:
         stream: a stream of a fake device, or ``None``.
-        current: gives the current stream.
+        current: returns the current stream.
 
     Raises:
-        TypeError: a stream of another device.
+        TypeError: The stream belongs to another device.
     """
     if stream is None:
         return current()

@@ -1,8 +1,8 @@
 """Handles of graph memory pools that outlive the graphs captured into them.
 
-A pool of torch's allocators dies with its last graph, and a capture into a dead one fails an
-assertion (seen in torch_npu 2.10 to 2.14, read in torch.cuda). The capture then takes a new pool,
-which stands for the handle from then on.
+A pool of torch's allocators is destroyed with its last graph, and a capture into a destroyed one
+fails an assertion (seen in torch_npu 2.10 to 2.14, read in torch.cuda). The capture then uses a new
+pool, which the handle refers to from then on.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class LivingPool(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have any
-    """A handle of a pool, equal to the device's own, and what keeps the pool alive.
+    """A pool handle, equal to the device's own, that keeps the pool alive.
 
     Attributes:
-        native: the device's handle of the pool that stands for this one now.
+        native: the device's handle of the current pool.
         was_used: whether a capture into it was begun.
-        graphs: captured into it; those that were reset stay until they are collected.
+        graphs: graphs captured into it; those that were reset stay until they are collected.
     """
 
     native: Any
@@ -30,7 +30,7 @@ class LivingPool(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have any
     graphs: weakref.WeakSet[Any]
 
     def __new__(cls, handle: Any) -> Self:
-        """Make a handle of the device's."""
+        """Create a handle from the device's own."""
         made = super().__new__(cls, handle)
         made.native, made.was_used, made.graphs = handle, False, weakref.WeakSet()
         return made
@@ -40,7 +40,7 @@ class LivingPools:
     """The pools of one device.
 
     Args:
-        make: returns a new handle of the device's.
+        make: returns a new handle of the device.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -48,15 +48,15 @@ class LivingPools:
         self._foreign: dict[object, LivingPool] = {}
 
     def create(self) -> LivingPool:
-        """Return a handle, good for as many captures as are wanted."""
+        """Return a handle, for any number of captures."""
         return LivingPool(self._make())
 
     def native(self, pool: object, graph: Any) -> Any:
-        """Return the pool that stands for the handle now, and count the graph among its graphs.
+        """Return the handle's current pool, and add the graph to its graphs.
 
         Args:
-            pool: a handle of :meth:`create`, or the device's own.
-            graph: about to be captured; one whose ``pool()`` raises until it is.
+            pool: a handle from :meth:`create`, or the device's own.
+            graph: the graph to be captured; its ``pool()`` raises until it is captured.
         """
         if not isinstance(pool, LivingPool):
             # A handle of the device's own, of which an engine has one or a few for all its graphs.
@@ -72,7 +72,7 @@ class LivingPools:
 
 
 def _is_captured(graph: Any) -> bool:
-    """Return whether a graph is captured; else it has no pool."""
+    """Return whether a graph is captured; otherwise it has no pool."""
     try:
         graph.pool()
     except RuntimeError:

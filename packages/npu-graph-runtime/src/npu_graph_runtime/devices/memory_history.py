@@ -1,4 +1,4 @@
-"""The history of torch's caching allocator, written down for one reader at a time."""
+"""The history of torch's caching allocator, recorded for one reader at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class MemoryHistory:
-    """What the allocator does, from :meth:`begin` to :meth:`end` or until nobody holds this.
+    """The allocator's actions, from :meth:`begin` to :meth:`end` or until this object is deleted.
 
     Args:
-        snapshot: returns segments and history, as ``torch.cuda.memory._snapshot`` does.
-        record: starts the history anew, or ends it, as ``_record_memory_history`` beside it does.
-        index: of the device.
+        snapshot: returns segments and history, like ``torch.cuda.memory._snapshot``.
+        record: starts a new history, or ends it, like ``_record_memory_history`` in the same
+            module.
+        index: index of the device.
     """
 
     def __init__(
@@ -34,16 +35,16 @@ class MemoryHistory:
     def begin(
         cls, snapshot: Callable[[], Mapping[str, Any]], record: Callable[..., object], index: int
     ) -> Self | None:
-        """Begin one, unless somebody has one already."""
+        """Begin a history, unless somebody already records one."""
         # A snapshot is an entry of the history itself, where there is one.
         snapshot()
         return None if any(snapshot()["device_traces"]) else cls(snapshot, record, index)
 
     def take(self) -> AllocatorRecord | None:
-        """Return the segments as they are, and what was done since the last time.
+        """Return the current segments, and the actions since the last call.
 
         Returns:
-            ``None`` where segments are expandable, or do not say their pool.
+            ``None`` if segments are expandable, or do not report their pool.
         """
         found = self._snapshot()
         segments, traces = tuple(found["segments"]), found["device_traces"]
@@ -54,7 +55,7 @@ class MemoryHistory:
         return AllocatorRecord(segments=segments, entries=tuple(entries))
 
     def end(self) -> None:
-        """Write nothing down any more."""
+        """Stop recording."""
         self._end()
 
     def _begin_anew(self) -> None:

@@ -16,27 +16,26 @@ if TYPE_CHECKING:
 
 
 class NativeCapture:
-    """A context manager that captures what the block issues; see `GraphDevice.capture`.
+    """A context manager that captures the work launched in the block; see `GraphDevice.capture`.
 
-    An exception of a signal handler may come at any call of Python, such as between the end of
-    `capture_begin` and the block, or as the block is left. So what begins is noted before it
-    begins, and leaving with an exception ends whatever was noted, as often as it is asked to.
+    An exception of a signal handler may occur at any Python call, for example between the end of
+    `capture_begin` and the block, or as the block is left. Everything is therefore noted before it
+    begins, and leaving with an exception ends everything noted, also repeatedly.
 
     Args:
-        device: that the graph is of.
+        device: device of the graph.
         graph: a ``torch.npu.NPUGraph`` or ``torch.cuda.CUDAGraph``, empty.
-        native_pool: returns the device's handle of the pool; called when nothing refuses the
-            capture any more.
+        native_pool: returns the device's handle of the pool; called after all checks.
         stream: the capture stream.
         error_mode: which threads' unsafe calls break the capture.
-        end_allocation: ends, of a pool, what the capture began in the allocator, where the device
-            refuses the end of the capture. torch_npu 2.10 and torch.cuda do not do that by
-            themselves: they then take no further capture, and do not empty the cache; and no
-            torch_npu frees the pool. Raises ``RuntimeError`` where nothing is open.
+        end_allocation: ends what the capture began in a pool's allocator, if the device rejects the
+            end of the capture. torch_npu 2.10 and torch.cuda do not do this themselves; they then
+            reject further captures and do not empty the cache, and no torch_npu frees the pool.
+            It raises ``RuntimeError`` if nothing is open.
 
     Raises:
-        CaptureStateError: the stream is capturing.
-        RuntimeError: the device refuses.
+        CaptureStateError: The stream is capturing.
+        RuntimeError: The device rejects the capture.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class NativeCapture:
             raise
 
     def _abandon(self) -> None:
-        """Make the stream usable again, and the former one current; nothing of the graph stays."""
+        """Make the stream usable and the previous one current; drop everything of the graph."""
         if self._is_begun:
             if self._device.current_stream() != self._stream:
                 self._device.use_stream(self._stream).__enter__()

@@ -1,12 +1,12 @@
-"""The device seam on torch_npu; the only module of the product that imports it.
+"""The device interface on torch_npu; the only module of the product that imports it.
 
-Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
-wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
+It is also the only module that uses private names of torch_npu. All of them exist in torch_npu 2.10
+to 2.14, in the wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
 `_C._npu_endAllocateCurrentStreamToPool`, `npu.memory._snapshot`,
 `npu.memory._record_memory_history` (seen in 2.13.0 alone), two C++ functions that it exports for
 extensions, and two compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`.
-Each stands below with the reason, and with what is done where a later version lacks it.
+Each use below gives the reason, and what happens if a later version lacks the name.
 """
 
 from __future__ import annotations
@@ -67,30 +67,30 @@ _UPDATE_CALLS = (
 class NpuDevice:
     """One NPU, through torch_npu's own streams, events and graphs.
 
-    Streams and events are handed out unwrapped (``torch.npu.Stream``, ``torch.npu.Event``,
-    ``torch.npu.ExternalEvent``), graphs are ``torch.npu.NPUGraph``. torch_npu is imported on
-    construction, and the device becomes the current one of the constructing thread; another thread
-    calls `bind_thread` itself.
+    Streams and events are not wrapped (``torch.npu.Stream``, ``torch.npu.Event``,
+    ``torch.npu.ExternalEvent``), and graphs are ``torch.npu.NPUGraph``. torch_npu is imported on
+    construction, and the device becomes the current one of the constructing thread; other threads
+    must call `bind_thread`.
 
-    Differences from ``torch.npu.graph``: a capture neither synchronises nor empties caches, which a
-    capture session does once instead of once for each piece; and after an exception the capture is
-    ended, the former stream is current again and the first error is the one that is raised.
+    Differences from ``torch.npu.graph``: a capture neither synchronises nor empties caches, because
+    a capture session does this once instead of once per piece. After an exception the capture is
+    ended, the previous stream is current again, and the first error is raised.
 
-    Objects of one index are equal and stand for the same device: a callable of one of them can be
+    Objects with the same index are equal and represent the same device: a callable of one can be
     captured in a session of another.
 
     Args:
         index: device index.
-        capture_error_mode: which threads' unsafe calls break a capture, as for ``torch.npu.graph``.
+        capture_error_mode: which threads' unsafe calls break a capture, as in ``torch.npu.graph``.
 
     Attributes:
         name: ``npu:<index>``.
-        torch_device: the same for torch.
+        torch_device: the same as a torch device.
         index: as given.
         expected_replay: what the calling thread is about to replay; see `GuardingDevice`.
 
     Raises:
-        DeviceUnavailableError: torch_npu cannot be imported, or sees no such device.
+        DeviceUnavailableError: torch_npu cannot be imported, or finds no such device.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class NpuDevice:
     def create_external_event(self) -> ExternalEvent:
         """Return a new external event.
 
-        torch_npu never frees its device word (read in 2.13): make them once, at capture.
+        torch_npu never frees its device word (read in 2.13), so create events once, at capture.
         """
         event: ExternalEvent = self._npu.ExternalEvent()
         return event
@@ -184,7 +184,7 @@ class NpuDevice:
         return handle
 
     def begin_task_update(self, stream: Stream, handle: object) -> None:
-        """Begin to re-issue a task group on ``stream``."""
+        """Begin to relaunch a task group on ``stream``."""
         self._npu.graph_task_update_begin(stream, handle)
 
     def end_task_update(self, stream: Stream) -> None:
@@ -192,7 +192,7 @@ class NpuDevice:
         self._npu.graph_task_update_end(stream)
 
     def create_direct_stream(self) -> Stream:
-        """Return a stream that launches on the calling thread, past torch_npu's task queue."""
+        """Return a stream that launches on the calling thread, bypassing torch_npu's task queue."""
         stream: Any = self._npu.SyncLaunchStream(device=self.index)
         # torch_npu would tell the current one as a plain Stream, which is never equal to it.
         self._streams[stream.stream_id, stream.device_index, stream.device_type] = stream
@@ -200,16 +200,16 @@ class NpuDevice:
         return direct
 
     def flush_launches(self) -> None:
-        """Return when torch_npu's task queue has handed all its launches to the device.
+        """Wait until torch_npu's task queue has passed all its launches to the device.
 
-        The device may still be running them: this is no device synchronisation.
+        The device may still be running them: this is not a device synchronisation.
         """
         # Reading the native handle empties the queue; torch_npu has no other call for it.
         stream: Any = self.current_stream()
         _ = stream.npu_stream
 
     def fused_update(self, operator: str) -> Callable[..., object] | None:
-        """Return torch_npu's call that updates a task group and records its event, or ``None``.
+        """Return torch_npu's function that updates a task group and records its event, or ``None``.
 
         Args:
             operator: the operator of the task group, with its overload.
@@ -226,14 +226,14 @@ class NpuDevice:
     def native_calls(self) -> dict[str, int]:
         """Return addresses of the CANN functions that update task groups and order streams.
 
-        They act at once, so they are only right on a stream of `create_direct_stream`, or when the
-        task queue is empty.
+        They take effect at once, so use them only on a stream from `create_direct_stream`, or when
+        the task queue is empty.
 
         Returns:
-            From names (acl/acl_rt.h of CANN 8) to addresses: the two calls of a task update, the
-            four of an event between streams, and ``aclrtValueWrite`` where external events are
-            words of memory, as torch_npu makes them if CANN has value wait and write. Empty
-            where the loaded CANN lacks one.
+            Addresses by name (acl/acl_rt.h of CANN 8): the two calls of a task update, the
+            four of an event between streams, and ``aclrtValueWrite`` if external events are
+            words of memory, as torch_npu creates them if CANN has value wait and write. Empty
+            if the loaded CANN lacks one.
         """
         # Loaded by torch_npu before, so this finds it by its name.
         library = ctypes.CDLL("libascendcl.so")
@@ -248,13 +248,13 @@ class NpuDevice:
         """Return addresses of functions of CANN's operator library, as torch_npu finds them.
 
         Args:
-            names: of C functions, such as ``aclCreateIntArray``.
+            names: names of C functions, such as ``aclCreateIntArray``.
 
         Returns:
-            From names to addresses; those that torch_npu would not find are left out. Further
+            Addresses by name, without those that torch_npu would not find. Also
             ``describe_tensor``, torch_npu's C++ function of ``const at::Tensor&`` that returns a
-            new ``aclTensor`` of it. Empty where this torch_npu exports neither, and on devices
-            other than the Ascend 910 family, for which op-plugin takes other kernels.
+            new ``aclTensor`` of it. Empty if this torch_npu exports neither, and on devices
+            other than the Ascend 910 family, for which op-plugin uses other kernels.
         """
         if not self._npu.get_device_name(self.index).startswith("Ascend910"):
             return {}
@@ -271,14 +271,14 @@ class NpuDevice:
     def stream_address(self, stream: Stream) -> int:
         """Return the ``aclrtStream`` of a stream, when the task queue is empty.
 
-        The queue does not matter to a stream of `create_direct_stream`.
+        For a stream from `create_direct_stream`, the queue does not matter.
         """
         native: Any = stream
         address: int = native.npu_stream
         return address
 
     def task_group_address(self, handle: object) -> int:
-        """Return the ``aclrtTaskGrp`` of what `end_task_group` returned."""
+        """Return the ``aclrtTaskGrp`` of a handle from `end_task_group`."""
         native: Any = handle
         # A prototype of its own: setting types on ctypes.pythonapi would be seen by everyone.
         prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
@@ -300,11 +300,11 @@ class NpuDevice:
     def weak_reference(self, tensor: Tensor) -> Tensor:
         """Return a tensor on the same device memory that does not keep it alive.
 
-        A tensor that is not on an NPU is returned itself: its memory is not of a graph's pool, so
-        nothing but a strong reference keeps it.
+        A tensor that is not on an NPU is returned unchanged: its memory is not in a graph's pool,
+        so only a strong reference keeps it alive.
 
         Raises:
-            DeviceUnavailableError: this version of torch_npu cannot make weak references.
+            DeviceUnavailableError: This version of torch_npu cannot create weak references.
         """
         if tensor.device.type != "npu":
             return tensor
@@ -321,19 +321,19 @@ class NpuDevice:
         return weak
 
     def fx_compiler(self, name: str) -> FxCompiler:
-        """Return a compiler of Dynamo's graphs that torch_npu brings, which captures nothing.
+        """Return a torch_npu compiler for Dynamo's graphs that captures nothing.
 
         It runs its own passes and returns Python code that launches the operators one by one, on
         the current stream, for the caller to capture. Both are in torch_npu 2.10 to 2.14.
 
         Args:
-            name: ``npugraph_ex``; or ``torchair`` for its older form, whose mode is
-                ``reduce-overhead``, and which torch_npu says will be removed. Where one of them is
-                loaded the other may not be any more.
+            name: ``npugraph_ex``, or ``torchair`` for its older form, whose mode is
+                ``reduce-overhead``, and which torch_npu says will be removed. After one of them is
+                loaded, the other cannot be loaded.
 
         Raises:
-            ValueError: another name.
-            FeatureNotSupportedError: this torch_npu was built without it, or this process uses the
+            ValueError: The name is another one.
+            FeatureNotSupportedError: This torch_npu was built without it, or this process uses the
                 other one.
         """
         if name not in _FX_COMPILERS:
@@ -358,7 +358,7 @@ class NpuDevice:
         return compiler
 
     def create_memory_pool(self) -> object:
-        """Return a graph pool handle, good for as many captures as are wanted."""
+        """Return a graph pool handle, for any number of captures."""
         return self._pools.create()
 
     def create_graph(self) -> DeviceGraph:
@@ -369,7 +369,7 @@ class NpuDevice:
     def capture(
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
     ) -> AbstractContextManager[object]:
-        """Return a context manager that captures into ``graph``; see the seam."""
+        """Return a context manager that captures into ``graph``; see :class:`GraphDevice`."""
         if stream is None:
             if self._capture_stream is None:
                 self._capture_stream = self.create_stream()
@@ -385,22 +385,23 @@ class NpuDevice:
         return self._replays.capturing(graph, captured)
 
     def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
-        """Ask before each replay of the graph that this thread captures; see `GuardingDevice`."""
+        """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
         return self._replays.guard(refusal)
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be refused."""
+        """Return whether a replay of the graph may be rejected."""
         return self._replays.is_guarded(graph)
 
     def synchronize(self) -> None:
-        """Let the host wait for all work of the device."""
+        """Block the host until all work of the device is done."""
         self._npu.synchronize(self.index)
 
     def empty_cache(self) -> None:
-        """Give the unused memory of the caching allocators back, of the device and of the host.
+        """Return the unused memory of the caching allocators, for device and host.
 
-        Each memory pool of captures has one of pinned host memory beside it, which torch_npu keeps,
-        unused, until its cache of the host is emptied: tens of KiB a pool, allocated or not.
+        Each memory pool of captures has a pool of pinned host memory, which torch_npu keeps,
+        unused, until
+        its host cache is emptied: tens of KiB per pool, allocated or not.
         """
         self._npu.empty_cache()
         self._npu.host_empty_cache()
@@ -418,7 +419,7 @@ class NpuDevice:
     def memory_snapshot(self) -> Mapping[str, Any]:
         """Return the segments of the allocator with their blocks, for pytorch.org/memory_viz.
 
-        With stacks and history where ``torch_npu.npu.memory._record_memory_history`` was called.
+        Includes stacks and history if ``torch_npu.npu.memory._record_memory_history`` was called.
         """
         # torch_npu 2.10 to 2.14; its own _dump_snapshot starts a profiler besides.
         snapshot: Mapping[str, Any] = self._npu.memory._snapshot()  # noqa: SLF001
@@ -426,16 +427,16 @@ class NpuDevice:
         return {**snapshot, "segments": segments}
 
     def begin_history(self) -> MemoryHistory | None:
-        """Begin to write down what the caching allocator does; ``None`` where somebody does so."""
+        """Start recording the caching allocator's actions; ``None`` if somebody already does."""
         record = getattr(self._npu.memory, "_record_memory_history", None)
         if record is None:
             return None
         return MemoryHistory.begin(self.memory_snapshot, record, self.index)
 
     def free_streams(self) -> int | None:
-        """Return how many streams the device can still give, or ``None`` where CANN does not tell.
+        """Return the number of streams the device can still provide, or ``None`` if unknown.
 
-        By ``aclrtGetStreamAvailableNum`` of CANN, for which torch_npu has no call: the submission
+        Uses ``aclrtGetStreamAvailableNum`` of CANN, which torch_npu does not expose: the submission
         queues that the driver has left for all processes together.
         """
         query = getattr(ctypes.CDLL("libascendcl.so"), "aclrtGetStreamAvailableNum", None)
@@ -471,10 +472,10 @@ _FX_COMPILERS = MappingProxyType(
 
 @contextlib.contextmanager
 def _signal_handlers_kept() -> Iterator[None]:
-    """Put back what SIGINT and SIGTERM did before the block.
+    """Restore the handlers of SIGINT and SIGTERM from before the block.
 
-    Both compilers set handlers as they are imported, after which Ctrl-C ends nothing any more: they
-    reset Dynamo and then let the signal be ignored (torch_npu 2.10 to 2.14).
+    Both compilers set handlers when they are imported, after which Ctrl-C has no effect: they reset
+    Dynamo and then ignore the signal (torch_npu 2.10 to 2.14).
     """
     if threading.current_thread() is not threading.main_thread():
         yield

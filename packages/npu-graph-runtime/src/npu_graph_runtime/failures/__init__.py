@@ -1,1 +1,1 @@
-"""Failures of the device: their codes, and the errors that say what to do."""
+"""Device failures: error codes, diagnosis, and comparison of graphs with eager runs."""

@@ -1,4 +1,4 @@
-"""Waiting for a device for a limited time."""
+"""Waits for a device for a limited time."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 def wait_for_device(
     device: GraphDevice, *, seconds: float, subject: str
 ) -> GraphRuntimeError | None:
-    """Let the host wait until the device is done, and return what went wrong.
+    """Block the host until the device is done, and return what went wrong.
 
-    A thread of its own waits, because the wait of a device that hangs does not end; where it does
-    not, the thread stays behind.
+    A separate thread waits, because waiting for a hung device does not end; in that case the thread
+    remains.
 
     Args:
-        device: what is waited for, all of its streams.
-        seconds: how long.
+        device: the device; all of its streams are waited for.
+        seconds: time limit.
         subject: what the device runs, for messages.
 
     Returns:
-        ``None`` where all went well; a `DeviceTimeoutError` where the time was not enough, or what
-        the device reported.
+        ``None`` if all went well, a `DeviceTimeoutError` if the time was not enough, or the error
+        that the device reported.
     """
     errors: list[BaseException] = []
 

@@ -42,46 +42,46 @@ def find_first_difference(
     num_tokens: int | None = None,
     seconds: float = 2.0,
 ) -> FirstDifference | None:
-    """Run one step eagerly and by its graphs, piece by piece, and return where they part.
+    """Run one step eagerly and with its graphs, piece by piece, and return the first difference.
 
-    Each piece, and each segment of a breakable capture, is run eagerly, then replayed from the same
-    values, and waited for; then what it returned and wrote is compared. The first that fails, hangs
-    or gives NaN or something else is told, with its layer's name, and the step ends there. For
-    diagnosis: each piece costs two synchronisations and copies to the host.
+    Each piece, and each segment of a breakable capture, runs eagerly, is replayed on the same
+    inputs, and is synchronised. Then its results and writes are compared. The first piece or
+    segment that fails, hangs, produces NaN or differs is reported, with its layer's name, and the
+    step ends there. Use it for diagnosis: each piece costs two synchronisations and copies to the
+    host.
 
-    Compared are the results of pieces; of a segment the arguments of the eager function behind it
-    and the results of what :func:`~npu_graph_runtime.runs_captured` names in it; the results of the
-    eager function; and ``written``. Values that go past all of these are carried on unseen, so name
-    them where a difference is told of too late a segment. A graph of run mode ``FULL`` is one piece
-    and is compared when ``call`` has returned, so ``call`` may update it behind its replay.
+    The results of pieces are compared. For a segment, the arguments of the eager function after it
+    are compared, and the results of work that :func:`~npu_graph_runtime.runs_captured` names in it;
+    and the results of the eager function, and ``written``. Values outside these are not compared,
+    so name them if a difference is reported one segment late. A graph of run mode ``FULL`` is one
+    piece and is compared after ``call`` has returned, so ``call`` may update it after its replay.
 
-    Not for functions that draw random numbers.
+    Do not use it for functions that draw random numbers.
 
     Args:
-        call: issues one step the way it is always done, such as
-            ``lambda: runner.run(batch)``; it sets run mode and key, and the graphed callables in it
-            are called. After a difference it is left by an exception from inside.
-        graphed: the callables whose graphs are compared, on one device and of one context; pieces
-            of one model, or a single one.
-        written: tensors that the step changes and that are no arguments of the graphed callables,
-            by name, such as KV caches: brought back between eager run and replay, and compared, as
-            arguments are, but for parameters. Each is copied a few times a segment. What a step
-            writes again with the same values need not be here.
-        rtol: tolerated difference of floats, relative to the eager value. Behind a segment that is
-            near enough the next one starts from the eager values.
-        atol: tolerated difference of floats, absolute. With both 0 values have to be equal.
-        num_tokens: real tokens of the step. Tensors with as many rows as the key has tokens are
-            compared in the rows of these, since those of the padding need not be written.
-        seconds: how long one piece may take.
+        call: launches one step in the usual way, such as ``lambda: runner.run(batch)``. It sets run
+            mode and key, and calls the graphed callables. After a difference, an exception ends it.
+        graphed: the callables whose graphs are compared, on one device and with one context: the
+            pieces of one model, or a single callable.
+        written: tensors that the step changes and that are not arguments of the graphed callables,
+            by name, such as KV caches. They are restored between eager run and replay, and
+            compared, as are arguments other than parameters. Each is copied a few times per
+            segment. Tensors that a step writes again with the same values can be left out.
+        rtol: tolerated difference of floats, relative to the eager value. After a segment that is
+            close enough, the next one starts from the eager values.
+        atol: tolerated absolute difference of floats. If both are 0, values must be equal.
+        num_tokens: real tokens of the step. In tensors with as many rows as the key has tokens,
+            only these rows are compared, because padding need not be written.
+        seconds: time limit for one piece.
 
     Returns:
-        ``None`` where nothing differs.
+        ``None`` if nothing differs.
 
     Raises:
-        GraphNotCapturedError: a key of the call is not captured.
-        InputAddressError: an input is not where the graph reads it.
-        ValueError: no callable is given, or none of them was called.
-        Exception: whatever ``call`` raises, unchanged.
+        GraphNotCapturedError: A key of the call is not captured.
+        InputAddressError: An input is not at the address that the graph reads.
+        ValueError: No callable is given, or none of them was called.
+        Exception: Any error of ``call``, unchanged.
     """
     if not graphed:
         raise ValueError("comparing a call with its graphs: no graphed callable is given")
@@ -96,8 +96,8 @@ class ComparedStep(NamedTuple):
     """A step whose graphs were compared with its eager run.
 
     Attributes:
-        result: what the call returned; ``None`` where it did not return.
-        difference: the first, or ``None``.
+        result: the result of the call; ``None`` if it did not return.
+        difference: the first difference, or ``None``.
         is_whole: whether the call returned.
     """
 
@@ -116,21 +116,21 @@ def compare_step(
     num_tokens: int | None,
     seconds: float,
 ) -> ComparedStep:
-    """Compare as `find_first_difference` does, and let the step go on after a difference.
+    """Compare as `find_first_difference` does, but continue the step after a difference.
 
     Memory that the eager run reads and then changes is restored before the replay.
 
     Args:
         call: as for `find_first_difference`.
-        graphed: likewise; none of them has to be called.
-        written: likewise.
-        rtol: likewise.
-        atol: likewise.
-        num_tokens: likewise.
-        seconds: likewise.
+        graphed: as for `find_first_difference`, but none of them has to be called.
+        written: as for `find_first_difference`.
+        rtol: as for `find_first_difference`.
+        atol: as for `find_first_difference`.
+        num_tokens: as for `find_first_difference`.
+        seconds: as for `find_first_difference`.
 
     Raises:
-        Exception: whatever ``call`` raises, unchanged.
+        Exception: Any error of ``call``, unchanged.
     """
     tolerance = (rtol, atol)
     comparison = _Comparison(
@@ -143,7 +143,7 @@ def compare_step(
 def _follow(
     comparison: _Comparison, call: Callable[[], object], graphed: Sequence[GraphedCallable]
 ) -> list[object]:
-    """Run a call and compare it; return its result in a list, if it came to its end."""
+    """Run a call and compare it; return its result in a list, if it completed."""
     first = graphed[0]
     session = CaptureSession(first.device, first.context, object(), first.device.current_stream())
     results: list[object] = []
@@ -164,7 +164,7 @@ def _follow(
 
 
 class _FoundError(BaseException):
-    """Carries the first difference out of the call; no ``except Exception`` in it holds it."""
+    """Ends the call with the first difference; ``except Exception`` does not catch it."""
 
     def __init__(self, difference: FirstDifference) -> None:
         super().__init__(str(difference))
@@ -172,12 +172,12 @@ class _FoundError(BaseException):
 
 
 class _Comparison:
-    """One call, compared.
+    """The comparison of one call.
 
     Attributes:
-        goes_on: whether the call goes on after a difference, with what its graphs gave.
-        difference: the first that was found.
-        preserved: sees what eager runs change, where the call has to leave that as without them.
+        goes_on: whether the call continues after a difference, with the results of its graphs.
+        difference: the first difference found.
+        preserved: records changes of eager runs, if the call must leave memory as without them.
     """
 
     def __init__(
@@ -242,10 +242,10 @@ class _Comparison:
         return call.outputs
 
     def finish(self) -> None:
-        """Compare what is left when the call has returned.
+        """Compare what remains after the call has returned.
 
         Raises:
-            ValueError: no graphed callable was called.
+            ValueError: No graphed callable was called.
         """
         if self._unfinished is not None:
             self._unfinished()
@@ -264,7 +264,7 @@ class _Comparison:
         kwargs: Mapping[str, Any],
         at_capture: Callable[..., Any] | None = None,
     ) -> Any:
-        """Compare the segment in front of an eager function, then the function."""
+        """Compare the segment before an eager function, then the function."""
         del at_capture  # nothing is captured here
         walk = self._walk
         if walk is None:
@@ -318,7 +318,7 @@ class _Comparison:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        """Keep what comes of work that has a name, until its segment is compared."""
+        """Keep the result of named work until its segment is compared."""
         walk = self._walk
         if walk is None:
             return function(*args, **kwargs)
@@ -358,7 +358,7 @@ class _Comparison:
     def _settle(
         self, place: str, segment: CapturedSegment, seen: Mapping[str, tuple[Any, Any]]
     ) -> None:
-        """Replay a segment whose eager run is issued, and compare all that is seen of it."""
+        """Replay a segment whose eager run is launched, and compare its results."""
         walk = self._walk
         assert walk is not None  # noqa: S101
         self._wait(place, Side.EAGER)
@@ -387,7 +387,7 @@ class _Comparison:
 
     @contextlib.contextmanager
     def _looking(self, is_looking: bool = True) -> Iterator[None]:
-        """Let what is changed in the block be seen, or not."""
+        """Turn the recording of changes in the block on or off."""
         preserved = self.preserved
         if preserved is None:
             yield
@@ -437,7 +437,7 @@ class _Comparison:
         *,
         carries_on: bool = False,
     ) -> None:
-        """Compare nested values; let the graph go on from the eager ones where that matters."""
+        """Compare nested values; continue the graph from the eager ones if that matters."""
         ours, theirs = dict(leaves(captured, name)), dict(leaves(eager, name))
         if ours.keys() != theirs.keys():
             self._note(
@@ -484,7 +484,7 @@ class _Comparison:
 
 
 class _Walk:
-    """How far the segments of one graph are compared."""
+    """Position in the comparison of one graph's segments."""
 
     def __init__(self, graph: SegmentedGraph, subject: str) -> None:
         self.subject = subject
@@ -493,7 +493,7 @@ class _Walk:
         self._segments: Iterator[CapturedSegment | EagerSegment] = iter(graph.segments)
 
     def begin(self, before: _Kept) -> None:
-        """Note the values from which the eager run of the next segment begins."""
+        """Copy the values from which the eager run of the next segment begins."""
         self.before = before
         self.parts = []
 
@@ -503,13 +503,13 @@ class _Walk:
         return segment if isinstance(segment, CapturedSegment) else None
 
     def next_eager(self) -> EagerSegment | None:
-        """Return the eager segment behind it, if there is one."""
+        """Return the eager segment after it, if there is one."""
         segment = next(self._segments, None)
         return segment if isinstance(segment, EagerSegment) else None
 
 
 class _Kept:
-    """Tensors with a copy of their values."""
+    """Tensors with copies of their values."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self.tensors = tensors

@@ -1,4 +1,4 @@
-"""Turns a failure of the device into one typed error that says what to do."""
+"""Converts a device failure into one typed error that says how to fix it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _LONGEST_DETAILS = 600
 def find_error_code(exception: BaseException) -> ErrorCode | None:
     """Return the device failure that an exception reports, or ``None``.
 
-    The first runtime error code in the message counts (the one torch_npu itself puts there, before
-    CANN's own lines), then the known texts without a code.
+    The first runtime error code in the message counts (which torch_npu puts before CANN's own
+    lines), then the known texts without a code.
 
     Args:
         exception: any exception; only its message is read.
@@ -50,11 +50,11 @@ def find_error_code(exception: BaseException) -> ErrorCode | None:
 
 
 def is_of_device(exception: BaseException) -> bool:
-    """Return whether an exception reports a failure of the device, with a known code or without.
+    """Return whether an exception reports a device failure, with or without a known code.
 
     Args:
-        exception: any exception; only its message is read. Where torch_npu's task queue gives up,
-            it repeats CANN's words and no code.
+        exception: any exception; only its message is read. If torch_npu's task queue stops, the
+            message repeats CANN's text without a code.
     """
     return find_error_code(exception) is not None or _REPORT.search(str(exception)) is not None
 
@@ -63,14 +63,14 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
     """Return the typed error for a failure; raise it ``from`` the original.
 
     Args:
-        exception: what the device raised.
-        doing: what was being done, such as ``"capturing"``.
-        subject: on what, such as ``"'decode' under key (num_tokens=8)"``.
+        exception: the device's exception.
+        doing: the failed operation, such as ``"capturing"``.
+        subject: its subject, such as ``"'decode' under key (num_tokens=8)"``.
 
     Returns:
-        An error of the class that the table gives, whose ``code`` is the runtime error code;
-        :class:`~npu_graph_runtime.UnknownDeviceError` with ``code`` ``None`` if the message has no
-        known code or text.
+        An error of the class in the table, whose ``code`` is the runtime error code. If the message
+        has no known code or text, :class:`~npu_graph_runtime.errors.UnknownDeviceError` with
+        ``code`` ``None``.
     """
     found = find_error_code(exception)
     said = _said(str(exception)) or type(exception).__name__
@@ -89,9 +89,9 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
 
 
 def _said(message: str) -> str:
-    """Return the first line of a message and those that name an operator, a stream or a cause.
+    """Return the first line of a message, and those that name an operator, a stream or a cause.
 
-    In between torch_npu puts a line with the time and one that repeats the meaning of the code.
+    torch_npu adds a line with the time, and one that repeats the meaning of the code.
     """
     first, *others = [line.strip() for line in message.splitlines() if line.strip()] or [""]
     details = "; ".join(line for line in others if not line.startswith(_BOILERPLATE))

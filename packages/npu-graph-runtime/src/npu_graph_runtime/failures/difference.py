@@ -1,4 +1,4 @@
-"""The first thing in which a replay and an eager run are not alike."""
+"""The first difference between a replay and an eager run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DifferenceKind(enum.Enum):
 
 
 class Side(enum.Enum):
-    """Which of the two runs it happened in."""
+    """In which of the two runs it happened."""
 
     CAPTURED = "captured"
     EAGER = "eager"
@@ -36,23 +36,23 @@ class Side(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FirstDifference:
-    """The first segment whose replay failed, hung, or gave something else than eagerly.
+    """The first segment whose replay failed, hung, or differed from its eager run.
 
-    ``str`` of it is a sentence.
+    ``str()`` returns a sentence.
 
     Attributes:
         kind: what happened.
         place: the segment, or the eager call between two, with its number and the name of its
-            layer; and of which graphed callable under which key.
-        side: of a failure or a hang: in which of the two runs.
-        value: the value that differs, such as ``layers.0.mlp: result[0]``; ``None`` where nothing
+            layer, the graphed callable, and the key.
+        side: for a failure or a hang: in which of the two runs.
+        value: the value that differs, such as ``layers.0.mlp: result[0]``; ``None`` if nothing
             was compared.
-        index: of the first element that differs.
-        captured: that element after the replay; or what else the replay has, as text.
-        eager: that element after the eager run; or what else it has.
-        num_different: elements that differ.
+        index: index of the first element that differs.
+        captured: that element after the replay, or another description of the replay's value.
+        eager: that element after the eager run, or another description of its value.
+        num_different: number of elements that differ.
         max_difference: the largest absolute difference; NaN counts as infinite.
-        error: what the device reported.
+        error: the error that the device reported.
     """
 
     kind: DifferenceKind
@@ -85,14 +85,14 @@ def compare_values(
     """Compare two values, on the host.
 
     Args:
-        captured: of the replay; a tensor of any device, or any object.
-        eager: of the eager run. Elements that are `unwritten_value` are not compared.
+        captured: value of the replay; a tensor on any device, or any object.
+        eager: value of the eager run. Elements equal to `unwritten_value` are not compared.
         rtol: tolerated difference of floats, relative to the eager value.
-        atol: tolerated difference of floats, absolute.
+        atol: tolerated absolute difference of floats.
 
     Returns:
-        The attributes of the `FirstDifference`, or ``None`` where they are alike. Objects that are
-        no tensors are compared where they are of the same plain type, else taken as alike.
+        The attributes of the `FirstDifference`, or ``None`` if the values are equal. Objects other
+        than tensors are compared if they have the same plain type; otherwise they count as equal.
     """
     if not (isinstance(captured, Tensor) and isinstance(eager, Tensor)):
         return _compare_others(captured, eager)

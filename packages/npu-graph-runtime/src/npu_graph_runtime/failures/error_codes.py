@@ -36,8 +36,8 @@ class ErrorCode:
 
     Attributes:
         code: the runtime error code.
-        error: class of the error that reports it.
-        meaning: what the device says with it.
+        error: error class that reports it.
+        meaning: meaning according to the device.
         remedy: what to do.
     """
 
@@ -53,9 +53,9 @@ _MOVE_SYNCHRONISATION = (
     "runs_eagerly and capture in RunMode.BREAKABLE"
 )
 _FEWER_STREAMS = (
-    "a captured graph holds at least one stream for each piece and the device has about 2048 "
+    "a captured graph uses at least one stream for each piece and the device has about 2048 "
     "(fewer where it is partitioned): use fewer capture sizes, capture FULL instead of PIECEWISE, "
-    "or release graphs that are not used"
+    "or release unused graphs"
 )
 _LESS_MEMORY = (
     "use fewer or smaller capture sizes, let all graphs share one pool and capture the largest "
@@ -63,7 +63,7 @@ _LESS_MEMORY = (
 )
 _TASK_GROUP_ORDER = (
     "open one task group at a time on the capturing stream, close it on the same stream, and let "
-    "one update lane a device issue all task updates, never two threads or streams at once"
+    "one update lane per device launch all task updates, never two threads or streams at once"
 )
 _JOIN_STREAMS = (
     "end the capture on the stream and thread that began it, after that stream has waited for an "
@@ -73,30 +73,30 @@ _READ_DEVICE_LOG = "look in the device log (plog) for the operator that failed f
 _KEEP_MEMORY = (
     "check that no tensor the graph reads or writes was freed after capture (workspaces and "
     "outputs included), that indices and lengths are in range, and run the step in RunMode.EAGER "
-    "to find the operator; the device takes nothing more from this process, which must be restarted"
+    "to find the operator; the device accepts no more work from this process, so restart it"
 )
 _EVENT_NEVER_RECORDED = (
     "check that every external event the graph waits for is recorded once for each replay, after "
-    "the previous replay has passed its wait, and that ranks issue their collectives in one order"
+    "the previous replay has passed its wait, and that ranks launch their collectives in one order"
 )
 _RESTART = "check the device with npu-smi; the process must be restarted"
 _SAME_CONTEXT = "use a graph and its streams on the device and in the process that captured it"
-_TIMED_EVENTS = "make both events with enable_timing=True, record the start in front of the end"
-_WRITABLE = "give the process folders it may write, for its log, its dumps and its profiles"
-_SUBSCRIBE = "subscribe one thread to the stream, once, before a callback is put on it"
-_VERSIONS = "install torch_npu, CANN, its kernels and the driver in versions that belong together"
+_TIMED_EVENTS = "create both events with enable_timing=True, and record the start before the end"
+_WRITABLE = "let the process write to the folders of its log, its dumps and its profiles"
+_SUBSCRIBE = "subscribe one thread to the stream, once, before you add a callback to it"
+_VERSIONS = "install matching versions of torch_npu, CANN, its kernels and the driver"
 _NO_OVERFLOW = (
-    "look for inf and NaN: run the step in RunMode.EAGER and check each layer; bfloat16 holds "
-    "values that float16 does not"
+    "look for inf and NaN: run the step in RunMode.EAGER and check each layer; bfloat16 has "
+    "a larger range than float16"
 )
 _NOT_DONE = "wait for the stream or the event before its result is used"
 _LIVING_RANKS = (
-    "check that the processes of all ranks live and issue their collectives in one order, and the "
-    "links with npu-smi"
+    "check that the processes of all ranks are alive and launch their collectives in one order, "
+    "and check the links with npu-smi"
 )
 _NO_PROFILING = "switch profiling and debugging off"
-_QUIET = "let no graph run and no other thread use the device meanwhile"
-_OUT_OF_RANGE = f"a kernel touched memory that is not its tensors': {_KEEP_MEMORY}"
+_QUIET = "run no graph, and let no other thread use the device, in the meantime"
+_OUT_OF_RANGE = f"a kernel accessed memory outside its tensors: {_KEEP_MEMORY}"
 
 
 def _table() -> Mapping[int, ErrorCode]:
@@ -130,7 +130,7 @@ def _table() -> Mapping[int, ErrorCode]:
             107031,
             IllegalWhileCapturingError,
             "implicit dependency on the default stream",
-            "issue nothing on the default stream while capturing",
+            "launch nothing on the default stream while capturing",
         ),
         (107032, CaptureStateError, "dependent streams cannot begin to capture", _JOIN_STREAMS),
         (107033, TaskGroupError, "task group or capture in the wrong state", _TASK_GROUP_ORDER),
@@ -208,7 +208,7 @@ def _table() -> Mapping[int, ErrorCode]:
 
 
 def _rare_rows() -> list[tuple[int, type[DeviceError], str, str]]:
-    """Return the codes that graph execution seldom sees; with them the table is whole."""
+    """Return codes that graph execution rarely meets, which complete the table."""
     visible = "count devices from 0 among those that ASCEND_RT_VISIBLE_DEVICES names"
     permission = "map the device into the container, or add the user to the driver's group"
     once = "initialise CANN once a process: import torch_npu before other libraries of CANN"

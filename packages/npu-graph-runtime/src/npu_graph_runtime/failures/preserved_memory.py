@@ -1,4 +1,4 @@
-"""Memory that a step changes and that a second run of the step must find as it was.
+"""Preserves memory that a step changes and that a second run of the step must find unchanged.
 
 An eager run is followed by a replay from the same values. Memory that a step writes before it reads
 it, such as the rows of a key/value cache that it fills, is written again with the same values, so
@@ -40,10 +40,10 @@ _READS_TOO = ("reduce", "accumulate")
 
 
 class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees the operators of an eager run, and copies memory before one changes what it reads.
+    """Sees the operators of an eager run, and copies memory that was read before it is changed.
 
     Attributes:
-        is_looking: whether operators are of the eager run.
+        is_looking: whether operators belong to the eager run.
     """
 
     supports_higher_order_operators = True
@@ -69,13 +69,13 @@ class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def make(cls) -> PreservedMemory:
-        """Return one that Dynamo does not look into."""
+        """Return an instance that Dynamo does not trace into."""
         kind = _BesideDynamo if "torch._dynamo" in sys.modules else cls
         return kind()
 
     @contextlib.contextmanager
     def looking_away(self) -> Iterator[None]:
-        """See no operator in the block."""
+        """Ignore operators in the block."""
         before, self.is_looking = self.is_looking, False
         try:
             yield
@@ -83,10 +83,10 @@ class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.is_looking = before
 
     def bring_back(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """Give memory the values that it had, and begin anew.
+        """Restore the original values of memory, and begin again.
 
         Returns:
-            By what changed it, the tensor and a copy of what the eager run made of it.
+            For each operator that changed memory, the tensor and a copy of the eager run's value.
         """
         copies = list(self._copies.values())
         with self.looking_away():
@@ -106,7 +106,7 @@ class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run an operator, and copy first what it is about to change."""
+        """Run an operator, after copying what it is about to change."""
         del types
         kwargs = kwargs or {}
         if not self.is_looking:
@@ -213,7 +213,7 @@ class _Copy(NamedTuple):
 
 
 class _View(NamedTuple):
-    """Which elements a tensor has."""
+    """The elements of a tensor."""
 
     begin: int
     shape: tuple[int, ...]
@@ -244,19 +244,19 @@ class _Extent(NamedTuple):
 
 
 def _span(tensor: Tensor) -> int:
-    """Return how many elements lie between the first and the last one, both included."""
+    """Return the number of elements from the first to the last one, both included."""
     return 1 + sum(
         (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
     )
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Return whether a tensor has all the memory that it spans."""
+    """Return whether a tensor covers all the memory that it spans."""
     return tensor.numel() == _span(tensor)
 
 
 def _reads_too(func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether an operator that writes by index adds to what is there."""
+    """Return whether an operator that writes by index also adds to the old values."""
     for index, argument in enumerate(schema_of(func).arguments):
         if argument.name in _READS_TOO:
             value = args[index] if index < len(args) else kwargs.get(argument.name)

@@ -1,4 +1,4 @@
-"""One step of many runs eagerly too, and is compared with its graphs."""
+"""Runs one step of many eagerly as well, and compares it with its graphs."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ if TYPE_CHECKING:
 
 
 class ShadowValidation:
-    """Runs one step of ``every`` eagerly too, and compares it with what its graphs gave.
+    """Runs one in ``every`` steps eagerly as well, and compares it with the results of its graphs.
 
-    Use it in a service to detect that a graph no longer computes what the model does: because the
-    capture baked in a value, a weight was replaced, or memory was reused. It compares what
-    :func:`~npu_graph_runtime.find_first_difference` compares.
+    Use it in a service to detect that a graph no longer computes what the model does: because a
+    value was fixed at capture, a weight was replaced, or memory was reused. It compares the same
+    values as :func:`~npu_graph_runtime.diagnosis.find_first_difference`.
 
-    A compared step changes memory once, as a step that is not compared:
+    A compared step changes memory once, like any other step:
 
     - Arguments of the graphed callables, and ``written``, are copied before the eager run and
       restored before the replay.
     - So is memory that the eager run reads and then changes: counters, running sums, shifted
       states. The operators of the eager run show which memory that is.
-    - Memory that it writes before it reads it is not copied. The replay writes it again, with the
-      same values if the graph is right. Key/value caches are usually of this kind; one that is
-      written again after it was read, as when a graph holds several draft steps, is copied.
+    - Memory that it writes before reading is not copied. The replay writes it again, with the
+      same values if the graph is right. Key/value caches are usually of this kind. A cache that is
+      written again after it was read, as with several draft steps in one graph, is copied.
     - Python values that the function changes are changed by the eager run, as by any eager call.
 
     Do not use it for steps that draw random numbers. Work on streams other than the current one is
     not restored, and neither is memory that a kernel writes without having it as an argument; name
     such memory in ``written``.
 
-    A compared step costs an eager run, two waits for the device, the copies above, and copies to
-    the host of all that is compared, for each graphed callable, or for each segment of a graph that
+    A compared step costs an eager run, two device synchronisations, the copies above, and copies to
+    the host of everything compared, for each graphed callable, or for each segment of a graph with
     breaks. The eager run needs memory in addition to that of the graphs. Any other step costs one
-    count. Steps in a capture session are not compared. Ranks that run collectives have to use the
+    counter. Steps in a capture session are not compared. Ranks that run collectives must use the
     same ``every`` and run the same steps.
 
     Args:
-        graphed: the callables of the step, on one device and of one context.
-        every: compare the last one of so many steps.
-        written: further tensors that the step changes, by name, or a function that returns them.
+        graphed: the callables of the step, on one device and with one context.
+        every: compare the last of this many steps.
+        written: more tensors that the step changes, by name, or a function that returns them.
         rtol: tolerated difference of floats, relative to the eager value.
-        atol: tolerated difference of floats, absolute.
-        seconds: how long the device may take for one piece, and for what was queued before it.
+        atol: tolerated absolute difference of floats.
+        seconds: time limit of the device for one piece, and for the work queued before it.
         on_difference: called with a difference, such as ``logger.error``; the step then returns
-            what its graphs gave. ``None`` to raise.
+            the results of its graphs. ``None`` raises an error instead.
 
     Attributes:
         num_steps: steps so far.
-        num_compared: those that were compared.
-        num_different: those in which a difference was found.
+        num_compared: compared steps.
+        num_different: steps in which a difference was found.
 
     Raises:
         ValueError: ``every`` is less than 1, or no callable is given.
@@ -95,17 +95,17 @@ class ShadowValidation:
         return (self.num_steps + 1) % self._every == 0
 
     def run(self, call: Callable[[], Any], *, num_tokens: int | None = None) -> Any:
-        """Run a step, compare it if it is its turn, and return what the call returns.
+        """Run a step, compare it if it is its turn, and return the result of the call.
 
         Args:
-            call: issues one step, as for `find_first_difference`.
+            call: launches one step, as for `find_first_difference`.
             num_tokens: real tokens of the step, as for `find_first_difference`.
 
         Raises:
-            ShadowDifferenceError: a difference was found, and there is no ``on_difference``; or
-                the graph broke at other functions than at the capture, so the step did not end.
-            DeviceError: the device failed, or was not done in time.
-            Exception: whatever ``call`` raises, unchanged.
+            ShadowDifferenceError: A difference was found, and there is no ``on_difference``; or
+                the graph broke at other functions than at capture, so the step did not end.
+            DeviceError: The device failed, or exceeded the time limit.
+            Exception: Any error of ``call``, unchanged.
         """
         is_turn = self.is_next
         self.num_steps += 1

@@ -1,7 +1,7 @@
-"""Values from inside captured graphs, by the names that the caller gives them.
+"""Shows values from inside captured graphs, by names that you give them.
 
 Neither a print nor a copy to the host can be captured. A copy into a buffer can, at its place in
-the graph, and the host reads the buffer when the replay is done.
+the graph, and the host reads the buffer after the replay.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _ALIGN = 32  # what kernels of NPUs copy at once
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class DumpedTensor:
-    """One value, as it was at its place in the last run of a graph.
+    """One value, from the last run of a graph.
 
     Attributes:
-        name: as the caller gave it.
-        key: of the graph; ``None`` outside of any.
-        shape: of the whole tensor.
-        dtype: of the tensor.
-        value: on the host, with the shape of the tensor, or with fewer rows where it was cut, or
-            its first elements in one dimension; without elements where nothing was kept.
-        cut: what is missing and why, or ``None`` where nothing is.
+        name: the name you gave it.
+        key: key of the graph; ``None`` outside graphs.
+        shape: shape of the whole tensor.
+        dtype: dtype of the tensor.
+        value: the value on the host, with the shape of the tensor. If truncated, it has fewer rows,
+            or is one-dimensional with the first elements, or is empty if nothing was kept.
+        cut: what is missing and why, or ``None``.
     """
 
     name: str
@@ -52,7 +52,7 @@ class DumpedTensor:
     cut: str | None
 
     def __str__(self) -> str:
-        """Return name, layout, range, values that are no numbers, and the first values."""
+        """Return name, layout, range, number of non-finite values, and the first values."""
         parts = [f"{self.name}: {self.dtype}, shape {self.shape}"]
         flat = self.value.flatten()
         if flat.numel() and not flat.is_complex():
@@ -72,21 +72,21 @@ class DumpedTensor:
 
 
 class TensorDump:
-    """Keeps values of captured graphs, to be looked at behind a replay.
+    """Keeps values of captured graphs, which you can read after a replay.
 
-    ``x = dump.keep(x, "layers.3.mlp")`` stands where the value is. In a capture it becomes a copy
-    into memory of this object, in eager code a copy at once: so it may stand in captured segments,
-    in functions that run eagerly, and in warm-up runs. The memory is taken when the object is made
-    and is no graph's, so values stay until their own graph is replayed again.
+    Insert ``x = dump.keep(x, "layers.3.mlp")`` after the value is computed. In a capture it becomes
+    a copy into memory of this object; in eager code it copies at once. You can use it in captured
+    segments, in functions that run eagerly, and in warm-up runs. The memory is allocated with the
+    object and belongs to no graph, so values stay until their own graph is replayed again.
 
-    For code that runs as Python. Code that Dynamo traces calls it from an operator of its own.
+    Use it in code that runs as Python. In code that Dynamo traces, call it from a custom operator.
 
     Args:
-        device: of the graphs.
-        context: of the graphed callables; says which graph a value is of. In run mode ``EAGER``
-            it is of none.
-        value_bytes: what is kept of one value at most; rows, or elements, behind that are cut.
-        total_bytes: what is kept of all graphs together; values behind that are cut too.
+        device: device of the graphs.
+        context: context of the graphed callables, which says which graph a value belongs to. In run
+            mode ``EAGER`` it belongs to none.
+        value_bytes: maximum bytes per value; more rows or elements are truncated.
+        total_bytes: maximum bytes for all graphs; later values are truncated too.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class TensorDump:
         self._kept: dict[tuple[GraphKey | None, str], _Kept] = {}
 
     def keep(self, tensor: Tensor, name: str) -> Tensor:
-        """Keep a value at its place, and return the tensor itself.
+        """Keep a value at this point, and return the tensor unchanged.
 
         Args:
-            tensor: on the device; not kept alive.
-            name: of layer and value, such as ``layers.3.attention.out``; one value a graph.
+            tensor: a tensor on the device; not kept alive.
+            name: name of layer and value, such as ``layers.3.attention.out``; unique per graph.
 
         Raises:
-            CaptureSessionError: the name was kept before in the same capture.
+            CaptureSessionError: The name was already used in the same capture.
         """
         key = None if self._context.mode is RunMode.EAGER else self._context.key
         known, attempt = self._kept.get((key, name)), self._attempt()
@@ -128,10 +128,10 @@ class TensorDump:
         return tensor
 
     def read(self, key: GraphKey | None = None) -> list[DumpedTensor]:
-        """Wait for the device and return the values of one graph, in the order of their places.
+        """Wait for the device and return the values of one graph, in the order of ``keep`` calls.
 
         Args:
-            key: of the graph; ``None`` for what was kept outside of any.
+            key: key of the graph; ``None`` for values outside graphs.
         """
         self._device.synchronize()
         return [
@@ -150,7 +150,7 @@ class TensorDump:
     def told(
         self, tell: Callable[[str], object]
     ) -> Callable[[GraphKey], AbstractContextManager[None]]:
-        """Return a hook that tells the values behind each replay, and waits for the device for it.
+        """Return a hook that reports the values after each replay, waiting for the device.
 
         Args:
             tell: called with a line for each value, such as ``print``; pass the hook as
@@ -169,8 +169,8 @@ class TensorDump:
         """Write the values of one graph, for ``torch.load``: a dict of dicts by their names.
 
         Args:
-            path: of the file.
-            key: of the graph; ``None`` for what was kept outside of any.
+            path: path of the file.
+            key: key of the graph; ``None`` for values outside graphs.
         """
         values = {
             each.name: {"value": each.value, "shape": each.shape, "cut": each.cut}
@@ -179,15 +179,15 @@ class TensorDump:
         torch.save(values, path)
 
     def clear(self) -> None:
-        """Forget all values, so that other names or graphs may take their memory.
+        """Drop all values, so that other names or graphs can use their memory.
 
-        Graphs that keep values are captured anew before they are replayed again.
+        Capture graphs that keep values again before you replay them.
         """
         self._kept.clear()
         self._taken = 0
 
     def _attempt(self) -> object:
-        """Return what tells one capture from another, or ``None`` outside of captures."""
+        """Return an object that identifies the capture, or ``None`` outside captures."""
         session = self._context.capture_session
         return None if session is None or not self._device.is_capturing() else session.attempt
 
@@ -225,7 +225,7 @@ class _Kept:
 
 
 def _first(tensor: Tensor, buffer: Tensor) -> Tensor:
-    """Return the part of a tensor that a buffer is for."""
+    """Return the part of a tensor that fits a buffer."""
     if tensor.shape == buffer.shape:
         return tensor
     if tensor.dim() == buffer.dim() and tensor.shape[1:] == buffer.shape[1:]:

@@ -1,7 +1,7 @@
-"""Telling memory that nobody has written from memory that holds a result.
+"""Distinguishes uninitialised memory from results.
 
-A buffer that is allocated in one piece and written in the next one holds anything in between, and
-something else in a graph than eagerly. That is no difference.
+A buffer that is allocated in one piece and written in the next one contains arbitrary values in
+between, and other values in a graph than eagerly. That does not count as a difference.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ALLOCATING = frozenset(
 
 
 def unwritten_value(dtype: torch.dtype) -> float | int | None:
-    """Return the value of elements that were allocated under `MarkedAllocations` and not written.
+    """Return the value of elements allocated under `MarkedAllocations` and not written.
 
-    One whose bytes are all the same, which no computation gives but by accident; ``None`` for
-    truth values, which have none to spare.
+    All of its bytes are equal, which computations only produce by accident; ``None`` for
+    bool, which has no spare values.
     """
     if dtype is torch.bool:
         return None
@@ -38,7 +38,7 @@ def unwritten_value(dtype: torch.dtype) -> float | int | None:
 
 
 class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Fills what is allocated inside with `unwritten_value`."""
+    """Fills memory allocated inside it with `unwritten_value`."""
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -53,7 +53,7 @@ class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def make(cls) -> MarkedAllocations:
-        """Return one that Dynamo does not look into."""
+        """Return an instance that Dynamo does not trace into."""
         kind = _BesideDynamo if "torch._dynamo" in sys.modules else cls
         return kind()
 

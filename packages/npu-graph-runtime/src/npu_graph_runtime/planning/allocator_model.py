@@ -1,14 +1,14 @@
-"""What torch's caching allocator would take of a device, computed and not allocated.
+"""A model of torch's caching allocator, which computes memory use without allocating.
 
 Note [rules of the caching allocator]: read in torch's ``c10/cuda/CUDACachingAllocator.cpp``, which
-torch_npu's follows, and compared with that of torch_npu 2.13. A request is rounded up to 512 bytes,
-to which CANN on most processors adds 32 before. What is at most 1 MiB then is small. Blocks of one
-pool, one stream and one kind, small or large, are looked through for the smallest that holds the
-request; of equal ones the first in memory is taken. What is left of it is a block of its own where
-it is at least 512 bytes (small) or more than 1 MiB (large). Where none holds it, the device is
-asked for a segment: 2 MiB for a small request, 20 MiB for one below 10 MiB, else the request
-rounded up to 2 MiB. A freed block is joined with free neighbours of its segment. Emptying the cache
-gives back segments that are free as a whole, other than those of pools that graphs hold.
+torch_npu's allocator follows, and compared with that of torch_npu 2.13. A request is rounded up to
+512 bytes; before that, CANN adds 32 bytes on most processors. Requests of at most 1 MiB are small.
+Among the blocks of one pool, one stream and one kind (small or large), the smallest that fits is
+used; of equal ones, the first in memory. The rest of the block becomes a block of its own if it has
+at least 512 bytes (small) or more than 1 MiB (large). If no block fits, a segment is requested from
+the device: 2 MiB for a small request, 20 MiB for one below 10 MiB, otherwise the request rounded up
+to 2 MiB. A freed block is merged with free neighbours of its segment. Emptying the cache releases
+segments that are completely free, except those of graph pools.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     """Where an allocation is made.
 
     Attributes:
-        pool: id of the memory pool; of that of no graph ``(0, 0)``.
+        pool: id of the memory pool; ``(0, 0)`` outside graphs.
         stream: the allocator's name of the stream.
     """
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Blocks that are looked through together."""
+    """Blocks that are searched together."""
 
     place: Place
     is_small: bool
@@ -57,13 +57,13 @@ class _Block:
 
 
 class AllocatorModel:
-    """The blocks of an allocator, as allocations and releases would leave them.
+    """The blocks of an allocator after simulated allocations and releases.
 
-    See Note [rules of the caching allocator]. Addresses of blocks of a snapshot are theirs; further
-    ones are made up.
+    See Note [rules of the caching allocator]. Blocks of a snapshot keep their addresses; further
+    addresses are made up.
 
     Args:
-        segments: of a snapshot of the allocator, none of them expandable.
+        segments: segments of an allocator snapshot, none of them expandable.
 
     Attributes:
         reserved: bytes of all segments.
@@ -84,7 +84,7 @@ class AllocatorModel:
 
         Args:
             place: pool and stream.
-            num_bytes: as requested.
+            num_bytes: requested bytes.
         """
         size = max(-(-(num_bytes + self._padding) // _UNIT), 1) * _UNIT
         kind = _Kind(place, is_small=size <= _LARGEST_SMALL)
@@ -99,7 +99,7 @@ class AllocatorModel:
         return block.address
 
     def release(self, address: int) -> None:
-        """Free an allocation; an address that is none, or freed already, is left alone."""
+        """Free an allocation; unknown or freed addresses are ignored."""
         block = self._live.pop(address, None)
         if block is None:
             return
@@ -114,7 +114,7 @@ class AllocatorModel:
         self._offer(block)
 
     def empty_cache(self) -> None:
-        """Give back segments that are free as a whole, and of no graph's pool."""
+        """Release segments that are completely free and in no graph's pool."""
         for block in [*self._free_blocks.values()]:
             is_whole = block.previous is None and block.next is None
             if is_whole and block.kind.place.pool == DEFAULT_POOL:

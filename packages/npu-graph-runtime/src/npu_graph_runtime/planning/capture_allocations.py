@@ -1,4 +1,4 @@
-"""What a capture allocated and freed, and what one of another size would."""
+"""The allocations and releases of a capture, and those expected for another size."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class _Released(NamedTuple):
     """A release of an allocation.
 
     Attributes:
-        captures_ago: 0 for one of the same capture, 1 for one of the capture before, and so on.
-        allocation: its place among those of its capture.
+        captures_ago: 0 for an allocation of the same capture, 1 for the capture before, and so on.
+        allocation: its index among those of its capture.
     """
 
     captures_ago: int
@@ -29,13 +29,13 @@ class _Released(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureAllocations:
-    """What was allocated and freed for one capture, its warm-up runs included, in order.
+    """The allocations and releases of one capture, including its warm-up runs, in order.
 
     Attributes:
-        size: of the capture.
-        steps: an allocation's place, or a release.
-        num_bytes: requested by the allocations, in their order.
-        addresses: of the allocations, in their order.
+        size: size of the capture.
+        steps: indices of allocations, and releases.
+        num_bytes: bytes requested by the allocations, in their order.
+        addresses: addresses of the allocations, in their order.
     """
 
     size: int
@@ -47,13 +47,13 @@ class CaptureAllocations:
     def read(
         cls, size: int, record: AllocatorRecord, earlier: Sequence[CaptureAllocations]
     ) -> CaptureAllocations:
-        """Read them from the allocator's history.
+        """Read the allocations from the allocator's history.
 
         Args:
-            size: of the capture.
-            record: of what the allocator did since the last of ``earlier``.
-            earlier: what was read before, in order. What none of them allocated may be freed, and
-                does not count: it was there before.
+            size: size of the capture.
+            record: the allocator's actions since the last of ``earlier``.
+            earlier: earlier captures, in order. Releases of memory that none of them allocated do
+                not count, because it existed before.
         """
         held = {
             address: _Released(ago, index)
@@ -81,13 +81,13 @@ class CaptureAllocations:
         )
 
     def scaled(self, size: int, other: CaptureAllocations) -> list[int]:
-        """Return what the same allocations would request for another size.
+        """Return the bytes that the same allocations would request for another size.
 
         Args:
-            size: at most that of this capture.
-            other: a capture of another size. Where it took the same steps, an allocation lies on
-                the line through both, but not below what is in proportion to the size, nor above
-                this capture's; else it is in proportion, unless the other has it unchanged.
+            size: at most the size of this capture.
+            other: a capture of another size. If it has the same steps, an allocation lies on
+                the line through both, but not below the value proportional to the size, nor above
+                this capture's. Otherwise it is proportional, unless the other has it unchanged.
         """
         part = size / self.size
         if self._own_steps() == other._own_steps():
@@ -108,12 +108,12 @@ class CaptureAllocations:
         num_bytes: Iterable[int],
         earlier: Sequence[Sequence[int]],
     ) -> list[int]:
-        """Repeat them in a model, and return the addresses of the allocations there.
+        """Repeat the allocations in a model, and return their addresses there.
 
         Args:
-            model: of the allocator.
-            num_bytes: requested, for each allocation.
-            earlier: addresses of the allocations of the captures before, in order.
+            model: model of the allocator.
+            num_bytes: requested bytes for each allocation.
+            earlier: addresses of the allocations of earlier captures, in order.
         """
         sizes = iter(num_bytes)
         own: list[int] = []
@@ -129,14 +129,14 @@ class CaptureAllocations:
         return own
 
     def _own_steps(self) -> list[Place | _Released]:
-        """Return the steps without releases of what earlier captures left."""
+        """Return the steps without releases of memory left by earlier captures."""
         return [step for step in self.steps if isinstance(step, Place) or step.captures_ago == 0]
 
 
 def _pools(segments: Iterable[Mapping[str, Any]]) -> Callable[[int], tuple[int, int]]:
-    """Return what tells the pool at an address; where no segment is left, that of no graph.
+    """Return a function from an address to its pool; no graph's if its segment is gone.
 
-    Segments of graphs stay as long as these do.
+    Segments of graphs exist as long as the graphs.
     """
     known = sorted(
         (each["address"], each["total_size"], each["segment_pool_id"]) for each in segments

@@ -1,4 +1,4 @@
-"""What captured graphs take of a device, and what they may take."""
+"""The resources that captured graphs use, and their limits."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ from npu_graph_runtime.errors import CaptureSizeError
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureCost:
-    """What captured graphs take of a device for as long as they live.
+    """The resources that captured graphs use while they live.
 
     Attributes:
-        streams: of the device; 0 where it does not tell.
-        num_bytes: of device memory: what the graphs' memory pool grew by, and what the device keeps
-            for the graphs outside the allocator, such as the arguments of kernels.
+        streams: streams of the device; 0 if it does not report them.
+        num_bytes: device memory: the growth of the graphs' memory pool, and memory that the device
+            uses for the graphs outside the allocator, such as kernel arguments.
     """
 
     streams: int
     num_bytes: int
 
     def __add__(self, other: CaptureCost) -> CaptureCost:
-        """Return both costs together."""
+        """Return the sum of both costs."""
         return CaptureCost(
             streams=self.streams + other.streams, num_bytes=self.num_bytes + other.num_bytes
         )
 
     def __str__(self) -> str:
-        """Return the cost as text for a person."""
+        """Return the cost as readable text."""
         return f"{self.streams} streams and {readable_bytes(self.num_bytes)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureBudget:
-    """What captured graphs may take of a device.
+    """Limits for captured graphs.
 
     Attributes:
-        streams: of the device, at least 1; ``None`` for what it has left when planning begins.
-        num_bytes: of device memory, at least 1; ``None`` for what is free when planning begins.
+        streams: streams of the device, at least 1; ``None`` for those it has left when planning
+            begins.
+        num_bytes: device memory, at least 1; ``None`` for what is free when planning begins.
 
     Raises:
-        CaptureSizeError: a limit below 1.
+        CaptureSizeError: A limit is below 1.
     """
 
     streams: int | None = None
@@ -58,10 +59,10 @@ class CaptureBudget:
                 )
 
     def left_by(self, used: CaptureCost) -> CaptureBudget:
-        """Return what is left of the budget by captures that it holds already.
+        """Return the rest of the budget after captures that already count against it.
 
         Raises:
-            CaptureSizeError: nothing.
+            CaptureSizeError: Nothing is left.
         """
         streams = None if self.streams is None else self.streams - used.streams
         num_bytes = None if self.num_bytes is None else self.num_bytes - used.num_bytes
@@ -73,12 +74,12 @@ class CaptureBudget:
         return CaptureBudget(streams=streams, num_bytes=num_bytes)
 
     def __str__(self) -> str:
-        """Return the budget as text for a person."""
+        """Return the budget as readable text."""
         streams = "all free" if self.streams is None else self.streams
         memory = "all free memory" if self.num_bytes is None else readable_bytes(self.num_bytes)
         return f"{streams} streams and {memory}"
 
 
 def readable_bytes(num_bytes: int) -> str:
-    """Return a number of bytes for a person, in MiB."""
+    """Format a number of bytes in MiB."""
     return f"{num_bytes / 2**20:.1f} MiB"

@@ -1,4 +1,4 @@
-"""Measures what each capture takes, and forecasts what further ones will take."""
+"""Measures the cost of each capture, and forecasts that of further ones."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Growth:
-    """What a device has more of in use than at an earlier moment.
+    """The increase of a device's use since an earlier time.
 
     Attributes:
-        streams: taken from the device.
+        streams: streams of the device.
         live: bytes of live tensors.
-        reserved: bytes that the allocator holds, live ones included.
-        outside: bytes in use that are not the allocator's.
+        reserved: bytes reserved by the allocator, including live ones.
+        outside: bytes in use outside the allocator.
     """
 
     streams: int
@@ -46,31 +46,33 @@ class _Growth:
 
 
 class CaptureMeter:
-    """Reads a device's figures around captures; its first reading is what all others start from.
+    """Reads a device's figures around captures, relative to its first reading.
 
-    A reading waits for the device and gives unused memory of the allocator back, so that what
-    warm-up runs left behind does not count. Whoever else takes streams or memory of the device
-    meanwhile, another process say, is counted as well.
+    A reading waits for the device and releases unused memory of the allocator, so that leftovers of
+    warm-up runs do not count. Streams or memory used by others meanwhile, such as another process,
+    are counted as well.
 
-    Note [forecast of captures]: graphs of one pool use each other's memory, so the first and
-    largest capture makes the pool as large as its most demanding moment, and a further one adds
+    Note [forecast of captures]: graphs of one pool reuse each other's memory. The first and largest
+    capture makes the pool as large as its peak, and a further one adds
 
-    - streams, by number of its graphs and their length, hardly by its size: as those before it;
-    - memory outside the pool, for the arguments of its kernels: likewise;
-    - what the pool grows by, since it keeps tensors, and since those that shrink below 1 MiB no
-      longer lie where larger ones did: the allocator keeps small blocks apart. Where the device
-      writes down what its allocator does, the allocations of the last capture are repeated, scaled
-      to each further size, in a model of the allocator. Elsewhere kept tensors count alone, in
-      proportion to the size: where the last capture made the pool grow, they fill what it left of
-      its growth, and then the pool grows by them; else they lie in what is unused, as long as this
-      holds them beside what the size needs while it runs, which shrinks with it.
+    - streams, by the number and length of its graphs, hardly by its size: forecast as for those
+      before;
+    - memory outside the pool, for kernel arguments: forecast as for those before;
+    - growth of the pool, because it keeps tensors, and because tensors that shrink below 1 MiB no
+      longer fit where larger ones were: the allocator keeps small blocks separate. If the device
+      records its allocator's history, the allocations of the last capture are repeated, scaled
+      to each further size, in a model of the allocator. Otherwise only kept tensors count, in
+      proportion to the size. If the last capture made the pool grow, they first fill the rest of
+      that growth, and then the pool grows by them. If it did not, they fit into unused memory as
+      long as it has room for them besides what the size needs while it runs, which shrinks with the
+      size.
 
     Args:
-        device: what is measured.
+        device: the measured device.
 
     Attributes:
-        tells_streams: whether the device tells how many streams it has left; else none are counted.
-        free: what the device had left when the meter was made.
+        tells_streams: whether the device reports its remaining streams; otherwise none are counted.
+        free: what the device had left when the meter was created.
     """
 
     def __init__(self, device: GraphDevice) -> None:
@@ -91,14 +93,15 @@ class CaptureMeter:
 
     @property
     def used(self) -> CaptureCost:
-        """What the captures take together, by the last reading."""
+        """Cost of all captures together, by the last reading."""
         return self._last.cost()
 
     @property
     def marginal(self) -> CaptureCost:
-        """What a further capture takes, apart from tensors that it keeps.
+        """Cost of a further capture, without tensors that it keeps.
 
-        Of those behind the first, which may have to pay for what all share; else as the first.
+        Taken from those after the first capture, which may include shared costs; else from the
+        first.
         """
         growths = [*self._by_size.values()]
         further = growths[1:] or growths
@@ -108,7 +111,7 @@ class CaptureMeter:
         )
 
     def note(self, size: int) -> CaptureCost:
-        """Read the figures behind the capture of a size, and return what it took."""
+        """Read the figures after the capture of a size, and return its cost."""
         before = self._last
         self.refresh()
         self._by_size[size] = self._last.since(before)
@@ -118,20 +121,20 @@ class CaptureMeter:
         return self._by_size[size].cost()
 
     def forget(self, size: int) -> None:
-        """Leave a size out of forecasts, whose graph is about to be released."""
+        """Remove a size from forecasts, because its graph is about to be released."""
         del self._by_size[size]
 
     def refresh(self) -> None:
-        """Read the figures again, behind a capture that failed or was released."""
+        """Read the figures again after a capture failed or was released."""
         self._last = self._read().since(self._begin)
 
     def forecast(self, sizes: Iterable[int]) -> CaptureCost:
-        """Return what all captures will take together with further ones; behind two at least.
+        """Return the cost of all captures including further ones; needs at least two captures.
 
         See Note [forecast of captures].
 
         Args:
-            sizes: of the further captures, from the largest to the smallest.
+            sizes: sizes of the further captures, from the largest to the smallest.
         """
         further = tuple(sizes)
         each = self.marginal
@@ -144,13 +147,13 @@ class CaptureMeter:
         )
 
     def close(self) -> None:
-        """Let the device write nothing down any more; no capture is measured behind this."""
+        """Stop the device's recording; no capture is measured afterwards."""
         if self._history is not None:
             self._history.end()
             self._history = None
 
     def _modelled_growth(self, sizes: tuple[int, ...]) -> int | None:
-        """Return by how many bytes the pool will grow; ``None`` where nothing was written down."""
+        """Return by how many bytes the pool will grow; ``None`` if nothing was recorded."""
         if self._record is None or len(self._captures) < 2:
             return None
         reserved: int = sum(segment["total_size"] for segment in self._record.segments)
@@ -162,7 +165,7 @@ class CaptureMeter:
     def _modelled_course(
         self, record: AllocatorRecord, sizes: tuple[int, ...]
     ) -> dict[tuple[int, ...], int]:
-        """Return how much the allocator will hold when these sizes are left, when fewer are."""
+        """Return the allocator's forecast memory after each of the remaining sizes."""
         model = AllocatorModel(record.segments)
         course = {sizes: model.reserved}
         before, last = self._captures[-2:]

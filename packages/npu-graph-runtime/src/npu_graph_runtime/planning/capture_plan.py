@@ -1,4 +1,4 @@
-"""Which sizes are captured and which are left out, as plain data that can be printed."""
+"""Which sizes are captured and which are dropped, as plain data that can be printed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CapturePlan:
-    """What a planner knows and has decided at one moment.
+    """The knowledge and decisions of a planner at one time.
 
     Attributes:
-        budget: what the captures may take.
-        captured: sizes that are captured and kept, with what each took, in the order of capture.
-            The first one made the memory pool that all share.
-        planned: sizes that are still to be captured, in that order.
-        dropped: sizes that are left out, each with one sentence that says why.
-        used: what the captures have taken so far.
-        forecast: what they will have taken when all planned sizes are captured; ``None`` before two
+        budget: limits for the captures.
+        captured: captured sizes with the cost of each, in the order of capture.
+            The first one created the memory pool that all share.
+        planned: sizes still to be captured, in order.
+        dropped: dropped sizes, each with a sentence that gives the reason.
+        used: cost of the captures so far.
+        forecast: total cost after all planned sizes are captured; ``None`` before two
             sizes are captured, if there are two to capture.
     """
 
@@ -39,7 +39,7 @@ class CapturePlan:
         return tuple(sorted({*self.captured, *self.planned}))
 
     def __str__(self) -> str:
-        """Return the plan as text for a person, one dropped size a line."""
+        """Return the plan as readable text, one line per dropped size."""
         number = len(self.captured) + len(self.planned) + len(self.dropped)
         kept = ", ".join(map(str, self.sizes)) or "none"
         forecast = "not known yet" if self.forecast is None else self.forecast

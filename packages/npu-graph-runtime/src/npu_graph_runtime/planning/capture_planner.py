@@ -1,4 +1,4 @@
-"""Decides, while sizes are being captured, which of them fit streams and memory."""
+"""Decides during capture which sizes fit the limits for streams and memory."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SPARE_BYTES = 0.05
 
 
 class CapturePlanner:
-    """Measures the first captures of a session, which stay, and plans the others by them.
+    """Measures the first captures of a session, which stay, and plans the others from them.
 
-    Captures nothing itself; make it inside the capture session, in front of the first capture::
+    It captures nothing itself. Create it inside the capture session, before the first capture::
 
         planner = CapturePlanner(device, sizes, budget=CaptureBudget(streams=1000))
         while (size := planner.next_size()) is not None:
@@ -36,29 +36,28 @@ class CapturePlanner:
             if not planner.captured(size):
                 release(size)
 
-    It asks for sizes from the largest to the smallest, and has its forecast behind the second. Of
-    those that are left it then keeps as many as fit, the largest number whose forecast is within
-    the budget, and chooses them evenly by their place among the sizes, with the smallest: capture
-    sizes lie closer where batches are small, so that evenly is by what padding costs. For streams
-    it does so behind the first already, so that the second is one that stays. Every further capture
-    is measured too, and what is left is planned anew. Each size is asked for once, so none is
-    captured a second time to find out.
+    It returns sizes from the largest to the smallest, and has a forecast after the second. Of the
+    remaining sizes it then keeps as many as its forecast says will fit the budget, evenly spaced by
+    position, including the smallest. Capture sizes are denser for small batches, so even spacing by
+    position accounts for the cost of padding. For streams it does so after the first capture, so
+    that the second one stays. Every further capture is measured too, and the rest is planned again.
+    Each size is returned once, so none is captured twice.
 
-    With the forecast an engine can size its key/value cache before the remaining graphs are
-    captured. Graphs that hold addresses of the cache, as those of run mode ``FULL`` do, need its
+    With the forecast, an engine can size its key/value cache before the remaining graphs are
+    captured. Graphs that contain addresses of the cache, as those of run mode ``FULL`` do, need its
     addresses reserved before the first capture; those of segments between eager attention do not.
 
-    The budget holds for what stays. A size is known to be too large for it only when it is
-    captured; then it is to be released, and is dropped like the others.
+    The budget applies to graphs that stay. Whether a single size exceeds it is only known after its
+    capture; it must then be released, and is dropped like the others.
 
     Args:
-        device: what the graphs are captured on.
-        sizes: candidates.
-        budget: what the captures may take, from now on.
+        device: device of the graphs.
+        sizes: candidate sizes.
+        budget: limits for the captures, from now on.
 
     Raises:
-        CaptureSizeError: no size, or one below 1; or a budget of streams on a device that does not
-            tell how many it has left.
+        CaptureSizeError: There is no size, or one below 1; or the budget limits streams on a device
+            that does not report how many it has left.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class CapturePlanner:
         """Return the size to capture now, or ``None`` when nothing is left to capture.
 
         Raises:
-            CaptureSizeError: the planner was not told what became of the size before.
+            CaptureSizeError: The result of the previous size was not reported.
         """
         if self._asked is not None:
             raise CaptureSizeError(
@@ -105,14 +104,14 @@ class CapturePlanner:
         return self._asked
 
     def captured(self, size: int) -> bool:
-        """Measure the capture of a size that was asked for, and plan the remaining ones.
+        """Measure the capture of the requested size, and plan the remaining ones.
 
         Returns:
-            Whether its graph stays. If not it has to be released before anything else: what the
-            captures take was above the budget with it.
+            Whether its graph stays. If not, release it before anything else, because with it the
+            captures exceed the budget.
 
         Raises:
-            CaptureSizeError: another size was asked for.
+            CaptureSizeError: Another size was requested.
         """
         self._answer(size)
         cost = self._meter.note(size)
@@ -131,14 +130,14 @@ class CapturePlanner:
         return False
 
     def refused(self, size: int, error: Exception) -> None:
-        """Drop a size that the device did not capture, and plan the remaining ones.
+        """Drop a size that the device could not capture, and plan the remaining ones.
 
         Args:
-            size: that was asked for.
-            error: why.
+            size: the requested size.
+            error: the reason.
 
         Raises:
-            CaptureSizeError: another size was asked for.
+            CaptureSizeError: Another size was requested.
         """
         self._answer(size)
         self._dropped[size] = f"the device refused its capture: {error}"
@@ -147,7 +146,7 @@ class CapturePlanner:
 
     @property
     def plan(self) -> CapturePlan:
-        """What is known and decided now."""
+        """The current knowledge and decisions."""
         forecast: CaptureCost | None = None
         if not self._pending and self._asked is None:
             forecast = self._meter.used
@@ -208,7 +207,7 @@ class CapturePlanner:
         return CaptureCost(streams=streams, num_bytes=used.num_bytes)
 
     def _drop_those_like(self, size: int, cost: CaptureCost) -> None:
-        """Drop the pending sizes that one which was above the budget shows to be so as well."""
+        """Drop the pending sizes that must also exceed the budget, judged by one that did."""
         is_first = not self._captured
         by_streams = self._most_streams is not None and cost.streams > self._most_streams
         for other in self._take_pending():
@@ -233,16 +232,16 @@ class CapturePlanner:
         return has_streams and cost.num_bytes * (1 + spare) <= self._most_bytes
 
     def _limits(self) -> str:
-        """Return what the captures may take, for sentences."""
+        """Return the limits of the captures, for sentences."""
         streams = "" if self._most_streams is None else f"{self._most_streams} streams and "
         return f"the budget of {streams}{readable_bytes(self._most_bytes)}"
 
 
 def evenly(sizes: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return some of ordered sizes, the last among them, as far apart as their number allows.
+    """Return some of the ordered sizes, including the last, spaced as evenly as possible.
 
     Args:
-        sizes: in any order.
+        sizes: sizes in any order.
         number: how many, at most all.
     """
     return tuple(sizes[-(-len(sizes) * place // number) - 1] for place in range(1, number + 1))

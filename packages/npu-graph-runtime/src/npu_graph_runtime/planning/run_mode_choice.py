@@ -1,4 +1,4 @@
-"""Which run mode serves the steps of a graph key fastest, and what each was measured to cost."""
+"""The fastest run mode for a graph key, with the measured cost of each mode."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunModeChoice:
-    """How the steps of a key run from now on, with the figures; an observer is told of it.
+    """The run mode chosen for a key, with its figures; observers receive it.
 
     Attributes:
-        key: of the steps.
+        key: key of the steps.
         chosen: the run mode.
-        seconds: median host time of a step in each run mode that was measured; where ranks chose
-            together that of the slowest rank.
-        rounds: steps measured in each.
-        refused: run modes that the device did not capture, each with its error; ``None`` for one
-            that another rank's device did not capture.
+        seconds: median host time of a step in each measured run mode; if ranks chose
+            together, that of the slowest rank.
+        rounds: number of steps measured in each mode.
+        refused: run modes that the device could not capture, each with its error; ``None`` for one
+            that another rank's device could not capture.
     """
 
     key: GraphKey
@@ -39,7 +39,7 @@ class RunModeChoice:
         return self.seconds[self.chosen]
 
     def __str__(self) -> str:
-        """Return the choice as one line for a person, the fastest mode first."""
+        """Return the choice as one readable line, the fastest mode first."""
         own = self.chosen_seconds
         parts = [f"{self.key}: {self.chosen.value} {_microseconds(own)} a step"]
         for mode, seconds in sorted(self.seconds.items(), key=lambda each: each[1]):

@@ -1,13 +1,13 @@
-"""Measures the steps of a graph key in each run mode that is at hand, and chooses the fastest.
+"""Measures the steps of a graph key in each available run mode, and chooses the fastest.
 
-Note [what is measured]. On these devices a decode step is bound by the host, so the host time of a
-step counts: from its call to its return, whatever belongs to it included, such as the updates of
-attention behind a replay. The host waits for the device in front of each step and not inside it,
-so no step pays for the one before. In each round every candidate runs once, and another one begins
-it, so a drift of the machine meets all alike; of the rounds the medians are compared.
+Note [what is measured]. On these devices decoding is limited by the host, so the host time of a
+step counts: from its call to its return, including everything that belongs to it, such as attention
+updates after a replay. The host waits for the device before each step and not inside it, so no step
+pays for the previous one. In each round every candidate runs once, and another one goes first, so
+machine drift affects all alike. The medians of the rounds are compared.
 
-The number of rounds is fixed: ranks whose steps hold collectives run the same steps in the same
-order then, whatever their clocks say.
+The number of rounds is fixed. Ranks whose steps contain collectives therefore run the same steps in
+the same order, independent of their clocks.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class RunModeCandidate:
     """One way to run the steps of a key.
 
     Attributes:
-        step: queues one step, as in serving; returns when it is queued. Each step has to do all
-            that a step with new values does: nothing that is skipped for equal values.
-        capture: called once in front of all steps, where there is something to capture.
-        release: called once behind all steps if ``capture`` returned; gives back what it took.
+        step: queues one step, as in serving, and returns. Each step must do everything that a step
+            with new values does, without skipping work for equal values.
+        capture: called once before all steps, if there is something to capture.
+        release: called once after all steps if ``capture`` returned; releases what it captured.
     """
 
     step: Callable[[], object]
@@ -57,9 +57,9 @@ class RunModeCandidate:
 class RunModeChooser:
     """Chooses the run mode of each graph key by measurement; see Note [what is measured].
 
-    What is captured to be measured is released again before :meth:`choose` returns, that of the
-    fastest too: capture them in a session of their own, whose memory pool dies with its last graph,
-    and the chosen ones behind it in the session whose pool they share::
+    Graphs captured for the measurement are released before :meth:`choose` returns, including the
+    fastest. Capture them in a session of their own, whose memory pool is freed with its last graph,
+    and the chosen ones afterwards in the session whose pool they share::
 
         chooser = RunModeChooser(device)
         with CaptureSession(device, context):
@@ -68,16 +68,16 @@ class RunModeChooser:
         with CaptureSession(device, context):
             ...  # capture each key in chooser.choices[key].chosen
 
-    Belongs to one host thread.
+    Use it from one host thread.
 
     Args:
-        device: what the steps run on.
+        device: device that the steps run on.
         rounds: steps measured in each mode, at least 1.
-        clock: returns seconds of the host.
-        exchange: a collective on the host, for ranks that have to choose alike: all of them choose
-            for the same keys in the same order, what one device refuses is refused for all, and
-            the slowest rank's time counts. Without it this rank chooses by its own figures.
-        observer: told of each `RunModeChoice`.
+        clock: returns host time in seconds.
+        exchange: a host collective, for ranks that must choose the same modes. All ranks choose
+            for the same keys in the same order; a mode that one device rejects is rejected for all,
+            and the slowest rank's time counts. Without it, this rank chooses by its own figures.
+        observer: receives each `RunModeChoice`.
 
     Raises:
         ValueError: ``rounds`` is below 1.
@@ -103,24 +103,24 @@ class RunModeChooser:
 
     @property
     def choices(self) -> Mapping[GraphKey, RunModeChoice]:
-        """What was chosen so far, by key; the latest where a key was measured again."""
+        """The choices so far, by key; the latest one if a key was measured again."""
         return MappingProxyType(self._choices)
 
     def choose(
         self, key: GraphKey, candidates: Mapping[RunMode, RunModeCandidate]
     ) -> RunModeChoice:
-        """Capture what has to be, measure all candidates, release, and choose.
+        """Capture, measure and release all candidates, and choose one.
 
         Args:
-            key: of the steps.
-            candidates: in the order of preference: of those that are measured to be at most 3 %
-                slower than the fastest the first is chosen.
+            key: key of the steps.
+            candidates: candidates in order of preference: among those at most 3 % slower than the
+                fastest, the first one is chosen.
 
         Raises:
-            ValueError: there is no candidate.
-            DeviceError: the device refused to capture any of them.
-            RankDisagreementError: ranks have other candidates.
-            Exception: whatever a step or a capture raises; what was captured is released.
+            ValueError: There is no candidate.
+            DeviceError: The device could not capture any of them.
+            RankDisagreementError: Ranks have different candidates.
+            Exception: Any error of a step or a capture; captured graphs are released.
         """
         if not candidates:
             raise ValueError(f"choosing the run mode of {key}: there is no candidate")
@@ -148,13 +148,13 @@ class RunModeChooser:
         return choice
 
     def __str__(self) -> str:
-        """Return all choices as text for a person, one a line."""
+        """Return all choices as readable text, one per line."""
         return "\n".join(map(str, self._choices.values()))
 
     def _captured(
         self, candidates: Mapping[RunMode, RunModeCandidate], captured: contextlib.ExitStack
     ) -> dict[RunMode, DeviceError | None]:
-        """Capture the candidates and return those that a device refused."""
+        """Capture the candidates and return those that a device rejected."""
         refused: dict[RunMode, DeviceError | None] = {}
         for mode, candidate in candidates.items():
             try:
@@ -197,7 +197,7 @@ class RunModeChooser:
         return dict(zip(modes, medians, strict=True))
 
     def _agreed(self, own: Sequence[int]) -> list[int]:
-        """Return for each number the largest of all ranks, or that one of them refused."""
+        """Return for each number the maximum over all ranks, or that a rank rejected it."""
         assert self._exchange is not None  # noqa: S101
         rows = [list(row) for row in self._exchange(tuple(own))]
         if any(len(row) != len(own) for row in rows):

@@ -13,13 +13,14 @@ _MICROSECONDS = 1e6
 
 
 class Trace:
-    """Spans, moments, counters and arrows, on tracks that are called by name.
+    """Spans, moments, counters and arrows on named tracks.
 
-    Times are seconds of ``time.perf_counter``, which on Linux is the monotonic clock, so that
-    traces of several processes of one machine fit beside each other: :meth:`join`.
+    Times are seconds of ``time.perf_counter``, which is the monotonic clock on Linux. You can
+    therefore
+    combine traces of several processes on one machine: :meth:`join`.
 
     Args:
-        process: what the group of the tracks is called.
+        process: name of the group of tracks.
     """
 
     def __init__(self, process: str = "host") -> None:
@@ -32,14 +33,14 @@ class Trace:
     def add_span(
         self, track: str, name: str, *, begin: float, end: float, **arguments: object
     ) -> None:
-        """Add what took from one moment to another.
+        """Add a span from one time to another.
 
         Args:
-            track: on which it stands; spans of one track nest or follow each other.
-            name: what is shown.
-            begin: seconds.
-            end: seconds.
-            arguments: what is shown of it when it is clicked on; plain values.
+            track: its track; spans of one track are nested or follow each other.
+            name: its name.
+            begin: start in seconds.
+            end: end in seconds.
+            arguments: details shown when it is selected; plain values.
         """
         self._add(
             "X",
@@ -51,24 +52,24 @@ class Trace:
         )
 
     def add_moment(self, track: str, name: str, *, at: float, **arguments: object) -> None:
-        """Add what has no length."""
+        """Add an event without duration."""
         self._add("i", name, track, at, s="t", args=arguments)
 
     def add_counter(self, name: str, values: Mapping[str, float], *, at: float) -> None:
-        """Add the values of a counter from a moment on, drawn as a curve each."""
+        """Add the values of a counter from a time on, each drawn as a curve."""
         self._add("C", name, name, at, args=dict(values))
 
     def add_arrow(self, name: str, start: tuple[str, float], end: tuple[str, float]) -> None:
-        """Add an arrow between the spans that lie at two moments, each on its track."""
+        """Add an arrow between the spans at two times, each on its track."""
         self._num_arrows += 1
         for phase, (track, at), rest in (("s", start, {}), ("f", end, {"bp": "e"})):
             self._add(phase, name, track, at, cat=name, id=self._num_arrows, **rest)
 
     def join(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Add the events of another trace of the same clock, each of its processes as a new one.
+        """Add the events of another trace with the same clock, under new process numbers.
 
         Args:
-            events: as such a file holds them, under ``traceEvents`` or as a list.
+            events: the content of such a file, or its list ``traceEvents``.
         """
         processes: dict[object, int] = {}
         arrows: dict[object, int] = {}
@@ -86,14 +87,14 @@ class Trace:
             self._events.append(taken)
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the trace as plain data that JSON can hold."""
+        """Return the trace as plain data for JSON."""
         return {"traceEvents": list(self._events), "displayTimeUnit": "ms"}
 
     def write(self, path: str | Path) -> None:
-        """Write the trace into a file.
+        """Write the trace to a file.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: The file cannot be written.
         """
         Path(path).write_text(json.dumps(self.to_mapping()) + "\n", encoding="utf-8")
 

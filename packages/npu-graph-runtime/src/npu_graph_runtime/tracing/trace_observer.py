@@ -1,4 +1,4 @@
-"""Writes what an observer is told into a trace: captures, replays with their segments, memory."""
+"""Writes an observer's events to a trace: captures, replays with their segments, memory."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ _MEBIBYTE = 2**20
 
 
 class TraceObserver:
-    """Notes captures, replays, misses and releases in a trace; fits `RuntimeObserver`.
+    """Writes captures, replays, misses and releases to a trace; implements `RuntimeObserver`.
 
-    A replay stands on the track of the stream that it was queued on, for the time that the host
-    needed to queue it; one in segments has its segments, and what ran between them, inside it. What
-    the device did when is known to the device alone: see :meth:`Trace.join`. A capture session
-    has the device's memory as a curve, and at its end a snapshot of what the allocator holds, by
-    memory pool.
+    A replay is drawn on the track of the stream it was queued on, for the host time of queuing it.
+    A replay in segments contains its segments and the functions between them. Only the device knows
+    what it did and when: see :meth:`Trace.join`. A capture session shows the device's memory as a
+    curve, and at its end a snapshot of the allocator, by memory pool.
 
     Args:
-        trace: is written to.
-        device: of the callables and sessions that are observed.
+        trace: the trace to write to.
+        device: device of the observed callables and sessions.
     """
 
     def __init__(self, trace: Trace, device: GraphDevice) -> None:
@@ -49,7 +48,7 @@ class TraceObserver:
         self._opened: float | None = None
 
     def observe(self, event: RuntimeEvent, /) -> None:
-        """Add an event to the trace; called behind what it reports."""
+        """Add an event to the trace; called after the event."""
         now = time.perf_counter()
         if isinstance(event, (GraphReplayed, SegmentReplayed)):
             self._add_replay(event)
@@ -102,7 +101,7 @@ class TraceObserver:
         self._trace.add_counter(_MEMORY, values, at=now)
 
     def _snapshot(self) -> dict[str, dict[str, int]]:
-        """Return bytes by memory pool; nothing where the device does not tell."""
+        """Return bytes by memory pool; nothing if the device does not report them."""
         device = self._device
         segments = (
             device.memory_snapshot()["segments"] if isinstance(device, SnapshotDevice) else ()

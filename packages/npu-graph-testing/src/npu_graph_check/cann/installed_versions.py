@@ -1,4 +1,4 @@
-"""What CANN says of itself and of the device."""
+"""Versions that CANN and the device report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""CANN's C interface, called as torch_npu calls it but one call at a time, with each status seen.
+"""CANN's C interface, called as torch_npu calls it, but with every single status checked.
 
-No torch: such a probe starts in a fraction of a second, and what it sees is the device's answer and
-not what torch_npu's task queue makes of it. The functions are those of ``acl/acl_rt.h`` in
+It does not use torch. Such a probe starts in a fraction of a second, and sees the device's status
+rather than what torch_npu's task queue makes of it. The functions are those of ``acl/acl_rt.h`` in
 torch_npu's wheel.
 """
 
@@ -29,10 +29,10 @@ _FINALIZED_ELSEWHERE = 100002  # ACL_ERROR_REPEAT_INITIALIZE: torch_npu was firs
 
 
 class CannError(RuntimeError):
-    """A call that had to succeed did not.
+    """A call that should have succeeded failed.
 
     Attributes:
-        status: what it answered.
+        status: its status.
     """
 
     def __init__(self, name: str, status: int, message: str) -> None:
@@ -97,7 +97,7 @@ class Cann:
         return _call(self._operators, name, arguments)
 
     def message(self) -> str:
-        """Return the first line of what the device says of the last failure."""
+        """Return the first line of the device's message on the last failure."""
         function = self.library.aclGetRecentErrMsg
         function.restype = ctypes.c_char_p
         said = (function() or b"").decode(errors="replace").strip()
@@ -136,7 +136,7 @@ class Cann:
 
     @contextmanager
     def capturing(self, stream: Handle, mode: int = GLOBAL) -> Iterator[None]:
-        """Capture a stream in the block, and drop what was captured, refused or not."""
+        """Capture a stream in the block, and discard the capture, whether rejected or not."""
         self.begin_capture(stream, mode)
         try:
             yield

@@ -17,15 +17,15 @@ _HUGE_FIRST = 0
 
 
 class Vector:
-    """Float32 values in device memory of their own, which lives until the process ends.
+    """Float32 values in their own device memory, which lives until the process ends.
 
     Args:
         cann: the device.
-        values: what it holds at first.
+        values: initial values.
 
     Attributes:
-        address: of the memory.
-        num_bytes: of the values.
+        address: address of the memory.
+        num_bytes: size of the values.
     """
 
     def __init__(self, cann: Cann, values: Sequence[float]) -> None:
@@ -45,7 +45,7 @@ class Vector:
         self._cann.ok("aclrtMemcpy", self.address, n, ctypes.byref(host), n, HOST_TO_DEVICE)
 
     def read(self) -> list[float]:
-        """Read by the host; what runs on streams is not waited for."""
+        """Read the values on the host, without waiting for work on streams."""
         host = (ctypes.c_float * self._length)()
         n = self.num_bytes
         self._cann.ok("aclrtMemcpy", ctypes.byref(host), n, self.address, n, DEVICE_TO_HOST)

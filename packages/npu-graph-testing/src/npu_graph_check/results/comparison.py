@@ -1,4 +1,4 @@
-"""What differs between two files of results."""
+"""Compares two files of results."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ABSENT = "(not there)"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """One place in which two files differ.
+    """One difference between two files.
 
     Attributes:
-        where: the name of a fact of the environment, or the id of a probe.
-        what: which part of it; empty for the fact itself.
-        first: what the first file has.
-        second: what the second has.
-        rows: of docs/fidelity.md that the probe observes, in that page's words by their id.
+        where: name of a fact of the environment, or id of a probe.
+        what: the part of it; empty for the fact itself.
+        first: value in the first file.
+        second: value in the second file.
+        rows: rows of docs/fidelity.md that the probe tests, by their ids.
     """
 
     where: str
@@ -66,7 +66,7 @@ def _pairs(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, An
 
 
 def _parts(result: ProbeResult | None) -> dict[str, Any]:
-    """Return what is compared of a result, each under a name that is not used twice."""
+    """Return the compared parts of a result, each under a unique name."""
     if result is None:
         return {}
     parts: dict[str, Any] = {"verdict": result.verdict, "because": result.because}

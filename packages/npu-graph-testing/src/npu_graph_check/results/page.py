@@ -30,10 +30,10 @@ details{border-top:1px solid #d1d9e0;padding:.35rem 0}summary{cursor:pointer}
 
 
 def as_page(results: Results) -> str:
-    """Return a page that needs no other file: what is otherwise is open, the rest closed.
+    """Return a self-contained page on which unexpected results are open and the rest closed.
 
     Args:
-        results: of a run.
+        results: results of a run.
     """
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",

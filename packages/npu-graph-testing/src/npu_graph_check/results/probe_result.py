@@ -1,4 +1,4 @@
-"""What one probe found."""
+"""The result of one probe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERDICTS = (CONFIRMED, OTHERWISE, NOT_TRIED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """What was seen, beside what was expected; plain data of JSON."""
+    """An observed and an expected value; plain JSON data."""
 
     what: str
     seen: Any
@@ -30,17 +30,17 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeResult:
-    """The verdict of one probe, and what it rests on.
+    """The verdict of one probe, and its observations.
 
     Attributes:
-        id: of the probe.
-        title: the claim.
-        rows: rows of docs/fidelity.md that it observes.
+        id: id of the probe.
+        title: the assumption.
+        rows: rows of docs/fidelity.md that it tests.
         verdict: one of `VERDICTS`.
-        because: why it was not tried, or how it ended; empty where the observations say all.
-        observations: in the order in which they were made.
-        figures: likewise.
-        seconds: how long the process ran.
+        because: why it was not tried, or how it ended; empty if the observations are sufficient.
+        observations: observations in order.
+        figures: figures in order.
+        seconds: duration of the process.
     """
 
     id: str
@@ -59,10 +59,10 @@ class ProbeResult:
 
     @classmethod
     def from_mapping(cls, mapping: dict[str, Any]) -> ProbeResult:
-        """Read what `dataclasses.asdict` of a result gives.
+        """Create a result from the output of `dataclasses.asdict`.
 
         Raises:
-            TypeError, KeyError, ValueError: it is of another form.
+            TypeError, KeyError, ValueError: The mapping has another form.
         """
         if mapping["verdict"] not in VERDICTS:
             raise ValueError(f"verdict {mapping['verdict']!r}")

@@ -18,13 +18,13 @@ SCHEMA = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Results:
-    """What a run found.
+    """The results of a run.
 
     Attributes:
         environment: versions, device and settings, as text by name.
-        probes: what the probes found, in the order in which they ran.
-        begun: when the run began, ISO 8601 in UTC.
-        ended: why it ended: ``complete``, or a reason; empty while it runs, and where it was
+        probes: results of the probes, in the order in which they ran.
+        begun: start of the run, ISO 8601 in UTC.
+        ended: why it ended: ``complete``, or a reason; empty while it runs, and if it was
             killed.
     """
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def as_text(results: Results, *, in_full: bool) -> str:
-    """Return lines about results.
+    """Return results as lines of text.
 
     Args:
-        results: of a run.
-        in_full: every probe with its title; else what is not confirmed.
+        results: results of a run.
+        in_full: include every probe with its title; otherwise only those not confirmed.
     """
     lines = []
     if in_full:

@@ -1,1 +1,1 @@
-"""Running probes, each in a process of its own, and keeping what they saw."""
+"""Runs probes, each in a separate process, and stores their observations."""

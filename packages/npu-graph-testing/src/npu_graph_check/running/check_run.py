@@ -34,22 +34,22 @@ def run_probes(
     minutes: float | None = None,
     run: Callable[[Probe, str], ProbeResult] = probe_in_process,
 ) -> Results:
-    """Run probes, and write the file of results anew after each.
+    """Run probes, and rewrite the file of results after each.
 
-    An interrupt ends the probe that runs; it and the rest are not tried.
+    An interrupt ends the running probe; it and the remaining ones count as not tried.
 
     Args:
-        probes: what to run, in this order.
+        probes: probes to run, in this order.
         device: kind of the device.
-        environment: what is known of it.
+        environment: facts about the environment.
         output: the file of results.
-        progress: is told of each probe.
+        progress: receives each probe.
         risky: run probes that have a risk.
-        minutes: begin no probe after this time.
+        minutes: start no probe after this time.
         run: runs one probe.
 
     Raises:
-        ResultFileError: the file cannot be written.
+        ResultFileError: The file cannot be written.
     """
     begun = datetime.now(timezone.utc).isoformat(timespec="seconds")
     until = None if minutes is None else time.monotonic() + 60 * minutes
@@ -93,16 +93,16 @@ def _because(probe: Probe, device: str, ended: str, until: float | None, *, risk
 def write_untried(
     probes: Sequence[Probe], output: Path, because: str = NOT_REACHED, *, ended: str = ""
 ) -> None:
-    """Write a file of results in which nothing was tried, for one reason.
+    """Write a file of results in which no probe was tried, for one reason.
 
     Args:
-        probes: what was to run.
+        probes: probes that were to run.
         output: the file.
         because: the reason.
-        ended: why the run ended; empty where it has not.
+        ended: why the run ended; empty if it has not.
 
     Raises:
-        ResultFileError: the file cannot be written.
+        ResultFileError: The file cannot be written.
     """
     begun = datetime.now(timezone.utc).isoformat(timespec="seconds")
     results = tuple(not_tried(probe, because) for probe in probes)

@@ -1,6 +1,7 @@
-"""What is known of the device and the software: the head of a file of results.
+"""Facts about the device and the software, for the head of a file of results.
 
-``python -m npu_graph_check.running.environment npu`` prints it: torch_npu may end a process.
+``python -m npu_graph_check.running.environment npu`` prints them in a separate process, because
+torch_npu may end it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def read_environment(device: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Print what is known, or what keeps it from being known, as a line of JSON."""
+    """Print the facts, or the reason why they are unknown, as a line of JSON."""
     device = sys.argv[1]
     try:
         found = {**_software(), **(_npu() if device == "npu" else _cuda()), **_settings()}

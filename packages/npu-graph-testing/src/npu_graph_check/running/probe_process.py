@@ -40,16 +40,16 @@ def probe_in_process(
     child: Sequence[str] = _CHILD,
     environment: Mapping[str, str] | None = None,
 ) -> ProbeResult:
-    """Run a probe in a new process, and return what it found, however that process ends.
+    """Run a probe in a new process, and return its result, however that process ends.
 
     Args:
-        probe: what to run.
+        probe: probe to run.
         device: kind of the device.
         child: the command that runs a probe, without its arguments.
-        environment: of the process; that of this one by default.
+        environment: environment of the process; by default that of this one.
 
     Raises:
-        KeyboardInterrupt: this process was interrupted; the probe's process is ended before.
+        KeyboardInterrupt: This process was interrupted; the probe's process is ended first.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="npu-graph-check-") as folder:

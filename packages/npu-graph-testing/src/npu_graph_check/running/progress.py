@@ -1,4 +1,4 @@
-"""How far a run is, on the standard error."""
+"""Shows the progress of a run on standard error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Progress:
         self._is_terminal = sys.stderr.isatty()
 
     def begin(self, number: int, name: str) -> None:
-        """Say that a probe begins; ``number`` counts from 1."""
+        """Show that a probe begins; ``number`` counts from 1."""
         if self._quiet or not self._is_terminal:
             return
         done = (number - 1) * _WIDTH // max(self._total, 1)
@@ -30,7 +30,7 @@ class Progress:
         sys.stderr.flush()
 
     def finish(self, number: int, name: str, verdict: str, because: str) -> None:
-        """Say what a probe found: all of it where there is no bar, else what is not confirmed."""
+        """Show the result of a probe; with a progress bar, only if it is not confirmed."""
         if self._quiet or (self._is_terminal and verdict == "confirmed"):
             return
         start = "\r\x1b[K" if self._is_terminal else f"{number}/{self._total} "

@@ -1,9 +1,9 @@
-"""Attention operators in plain torch, registered with torch for as long as they are open.
+"""Attention operators in plain torch, registered with torch while they are open.
 
-They have the four faces of the fused attention operators, so `FusedInferAttention` drives them
-through the same code as the real ones; a `FakeDevice` captures what they are made of. What they
-compute is simple and tells all lengths apart: a query token's output is its query plus the sum of
-the values of its sequence's key tokens.
+They provide the four operators of fused attention, so `FusedInferAttention` drives them
+through the same code as the real ones; a `FakeDevice` captures the operators they consist of. Their
+computation is simple and distinguishes all lengths: a query token's output is its query plus the
+sum of the values of its sequence's key tokens.
 """
 
 from __future__ import annotations

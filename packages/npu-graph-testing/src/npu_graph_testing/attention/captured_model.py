@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths, ParameterGroup, UpdateLane
     from attn_update.kinds import Kind
-    from npu_graph_runtime import DeviceGraph, GraphDevice
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph
 
 _Step = TypeVar("_Step")
 
@@ -61,7 +62,7 @@ class CapturedModel(ABC, Generic[_Step]):
 
     @abstractmethod
     def step_arguments(self, key: int, step: _Step) -> dict[str, Lengths]:
-        """Return what step parameters give for a step."""
+        """Return the step parameters of a step."""
 
     @abstractmethod
     def captured_step(self, key: int) -> _Step:
@@ -69,7 +70,7 @@ class CapturedModel(ABC, Generic[_Step]):
 
     @abstractmethod
     def arguments(self, key: int, layer: int, step: _Step) -> dict[str, object]:
-        """Return what one layer calls attention with."""
+        """Return the arguments of attention in one layer."""
 
     def random(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         """Return a new tensor of normal values on the device, another one at each call."""
@@ -103,7 +104,7 @@ class CapturedModel(ABC, Generic[_Step]):
             )
 
     def eager(self, key: int, step: _Step) -> list[torch.Tensor]:
-        """Return what all layers give at once, without a graph."""
+        """Return the eager outputs of all layers, without a graph."""
         return [self.attention(key, layer, step) for layer in range(self.num_layers)]
 
     def step(self, lane: UpdateLane, key: int, step: _Step) -> list[torch.Tensor]:

@@ -68,7 +68,7 @@ class PagedModel(CapturedModel[list[int]]):
         return {query: own, keys: lengths}
 
     def arguments(self, key: int, layer: int, step: list[int]) -> dict[str, object]:
-        """Return what one layer calls attention with."""
+        """Return the arguments of attention in one layer."""
         if key not in self.inputs:
             packed = (key, HEADS, HEAD_DIM) if self.layout == "TND" else (key, 1, HEADS * HEAD_DIM)
             table = torch.arange(key * COLUMNS, dtype=torch.int32).reshape(key, COLUMNS) % BLOCKS

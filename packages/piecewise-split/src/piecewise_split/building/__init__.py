@@ -1,1 +1,1 @@
-"""From a plan to pieces, and from pieces to one flat function."""
+"""Builds pieces from a plan, and one flat function from pieces."""

@@ -20,12 +20,12 @@ FACTORY_NAME = "bind"
 
 
 class FlatSource:
-    """Source of a factory that takes pieces and constants and returns the flat function.
+    """Source of a factory with pieces and constants as parameters that returns the flat function.
 
     Attributes:
         text: Module source; ``bind(...)`` returns the flat function.
-        bound: What the factory takes besides the pieces, by parameter name: tensors that the
-            graph read from its module, defaults of parameters, literals of the output.
+        bound: Parameters of the factory besides the pieces, by name: tensors that the
+            graph reads from its module, defaults of parameters, literals of the output.
     """
 
     def __init__(self, split_graph: SplitGraph) -> None:

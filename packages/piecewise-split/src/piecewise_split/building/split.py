@@ -1,4 +1,4 @@
-"""From a plan to pieces."""
+"""Builds the pieces of a plan."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Piece:
-    """One piece of a split graph; pieces of equal structure share one graph.
+    """One piece of a split graph; pieces with equal structure share one graph.
 
     Attributes:
         planned: Its entry in the plan: nodes, cut reason, side inputs.
-        graph: Takes the inputs in order, returns a tuple of the outputs in order. Node names and
-            metadata are those of the first piece with this structure. Read it; copy it before
-            changing it.
+        graph: The piece's graph: its inputs in order, and a tuple of its outputs in order. Node
+            names and metadata are those of the first piece with this structure. Copy it before you
+            change it.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Piece:
 
     @functools.cached_property
     def graph_module(self) -> torch.fx.GraphModule:
-        """The graph as a module, shared too; code is generated at the first access."""
+        """The graph as a module, also shared; code is generated at the first access."""
         if self._first is not None:
             return self._first.graph_module
         return torch.fx.GraphModule(dict(self._attachments), self.graph, f"Piece{self.index}")
 
     @property
     def index(self) -> int:
-        """Place in the order of execution, from 0."""
+        """Position in the order of execution, from 0."""
         return self.planned.index
 
     @property
@@ -69,12 +69,12 @@ class Piece:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names in the whole graph of the values it takes, in order."""
+        """Names of its inputs in the whole graph, in order."""
         return self.planned.inputs
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names in the whole graph of the values it returns, in order."""
+        """Names of its outputs in the whole graph, in order."""
         return self.planned.outputs
 
     @property
@@ -85,12 +85,12 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SplitGraph:
-    """A graph in pieces.
+    """A graph split into pieces.
 
     Attributes:
-        plan: The plan it was made by.
-        pieces: In the order of execution.
-        analysed: What the plan knows of the whole graph.
+        plan: The plan.
+        pieces: The pieces in the order of execution.
+        analysed: The analysis of the whole graph.
     """
 
     plan: SplitPlan
@@ -99,16 +99,16 @@ class SplitGraph:
 
 
 def split(plan: SplitPlan) -> SplitGraph:
-    """Build the pieces of a plan, one graph for each different structure.
+    """Build the pieces of a plan, one graph for each distinct structure.
 
-    Time is linear in the nodes of the different structures. The planned graph is read and stays
-    as it is; no Python code is generated until someone asks for a ``graph_module``.
+    Time is linear in the nodes of the distinct structures. The planned graph is not changed. Python
+    code is generated only when you read ``graph_module``.
 
     Args:
-        plan: From :func:`plan_split`. Its graph has not been changed since.
+        plan: A plan from :func:`plan_split`, whose graph has not been changed since.
 
     Raises:
-        PlanError: The plan was read from JSON or is without its graph.
+        PlanError: The plan was read from JSON or has no graph.
     """
     analysed = plan.analysed
     if analysed is None:

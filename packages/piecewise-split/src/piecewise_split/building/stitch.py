@@ -1,6 +1,6 @@
-"""From pieces back to one callable: a generated flat function.
+"""Generates one flat function that calls the pieces.
 
-Nothing lies between two pieces but the call itself: pieces and constants are bound in the
+Between two pieces there is only the call itself: pieces and constants are bound in the
 closure, so no module is called and no attribute is looked up while the function runs.
 """
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class StitchedFunction(Protocol):
     """A plain Python function with the signature of the graph that was split.
 
-    It owns what ``compile_piece`` returned and the graph's constants, and neither the graph nor
-    the pieces. Values that pieces pass on are released as soon as no later piece needs them;
-    arguments stay the caller's for the whole call.
+    It owns the callables from ``compile_piece`` and the graph's constants, but neither the graph
+    nor the pieces. Values passed between pieces are released as soon as no later piece needs them.
+    The caller keeps the arguments alive for the whole call.
 
     Attributes:
-        source: The Python source, which tracebacks show as well.
+        source: The Python source, which tracebacks also show.
     """
 
     source: str
@@ -35,7 +35,7 @@ class StitchedFunction(Protocol):
 
 
 class _SourceLoader:
-    """Gives the source to the traceback module, which asks a frame's ``__loader__`` for it."""
+    """Provides the source to the traceback module through a frame's ``__loader__``."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -45,7 +45,7 @@ class _SourceLoader:
 
 
 def run_uncompiled(piece: Piece) -> Callable[..., object]:
-    """Return the code of a piece as it is, to be run by the Python interpreter.
+    """Return the code of a piece unchanged, to be run by the Python interpreter.
 
     Args:
         piece: Any piece; its Python code is generated once for each structure.
@@ -62,16 +62,16 @@ def stitch(
     Args:
         split_graph: The pieces.
         compile_piece: Called once for every piece, in order, so that each piece can have a
-            wrapper of its own (a captured graph belongs to one piece). What is expensive and
-            the same for equal pieces is to be kept by ``piece.structural_key``. The callable that
-            it returns takes the piece's inputs positionally and returns a tuple or list of its
-            outputs; the result of a piece without outputs is dropped.
+            wrapper of its own (a captured graph belongs to one piece). Cache expensive results
+            that equal pieces can share by ``piece.structural_key``. It returns a callable that
+            accepts the piece's inputs positionally and returns a tuple or list of its
+            outputs. The result of a piece without outputs is dropped.
 
     Returns:
         The function.
 
     Raises:
-        TypeError: ``compile_piece`` returned something that cannot be called.
+        TypeError: ``compile_piece`` returned something that is not callable.
     """
     compiled: list[Callable[..., object]] = []
     for piece in split_graph.pieces:

@@ -1,1 +1,1 @@
-"""From a graph and the names of its splitting ops to a plan."""
+"""Plans a split from a graph and the names of its splitting ops."""

@@ -1,4 +1,4 @@
-"""Why a splitting op occurs nowhere in a graph, and what to name instead."""
+"""Explains why a splitting op does not occur in a graph, and what to name instead."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def explain_absence(graph: torch.fx.Graph, absent: tuple[str, ...]) -> str:
     """Return the message for splitting ops that no node of a graph calls.
 
     Args:
-        graph: That was searched.
+        graph: The graph that was searched.
         absent: Canonical names.
     """
     called = {operator for node in graph.nodes if (operator := called_operator(node)) is not None}
@@ -78,19 +78,19 @@ def _reason(graph: torch.fx.Graph, name: str, called: set[OpOverload | OpOverloa
 
 
 def _base_name(name: str) -> str:
-    """Return the part of a canonical name that functions in Python are called by."""
+    """Return the part of a canonical name that Python functions are called by."""
     return name.partition("::")[2].partition(".")[0]
 
 
 def _is_python(node: torch.fx.Node) -> bool:
-    """Return whether a node calls a function or a method of Python."""
+    """Return whether a node calls a Python function or method."""
     return node.op in {"call_function", "call_method"} and not isinstance(
         node.target, (OpOverload, OpOverloadPacket, HigherOrderOperator)
     )
 
 
 def _is_spelt_otherwise(node: torch.fx.Node, name: str) -> bool:
-    """Return whether a node calls, as a function or method of Python, what an operator does."""
+    """Return whether a node calls a Python function or method equivalent to an operator."""
     if not name.startswith("aten::") or not _is_python(node):
         return False
     own = _function_name(node).rpartition(".")[2]
@@ -109,7 +109,7 @@ def _line(node: torch.fx.Node) -> str:
 
 
 def _nested_nodes(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-    """Yield the nodes of graphs that a node runs as one operator, with that node."""
+    """Yield the nodes of graphs nested in a node that runs as one operator, with that node."""
     owner = graph.owning_module
     for node in graph.nodes:
         for used in node.all_input_nodes if owner is not None else ():

@@ -1,4 +1,4 @@
-"""A graph taken apart: what belongs to no piece, and what each piece takes in and returns."""
+"""The analysis of a graph: nodes that belong to no piece, and inputs and outputs of each piece."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class PieceNodes:
     """The nodes of one piece, and the values that cross its borders.
 
     Attributes:
-        reason: Why the piece begins where it begins.
+        reason: Why the piece begins here.
         is_splitting: Whether it runs splitting ops.
-        nodes: Nodes of the whole graph that the piece runs, in the order they run.
+        nodes: Nodes of the whole graph that the piece runs, in order.
         merged: Those of ``nodes`` that came from a later piece that launched nothing.
         inputs: Values from outside: first those that its nodes use, in order of first use, then
             the declared side inputs. Constants of the graph count as values from outside.
@@ -40,23 +40,23 @@ class PieceNodes:
 
 
 class AnalysedGraph:
-    """The parts of a graph that belong to no piece, its sizes taken apart, and its pieces.
+    """The parts of a graph that belong to no piece, its decomposed sizes, and its pieces.
 
     Tensors read by ``get_attr`` are *constants*: they are passed to pieces as inputs, so that
     pieces that differ only in their weights are equal. Modules and other objects read by
     ``get_attr`` are *attachments*: every piece that uses one reads it itself.
 
     Attributes:
-        module: Owns the graph.
+        module: Owner of the graph.
         placeholders: Parameters of the graph.
         output: The output node.
         body: Nodes that run in pieces, in order.
-        constants: ``get_attr`` node to the node that represents its tensor (the first one that
-            reads the same attribute).
+        constants: Maps a ``get_attr`` node to the node that represents its tensor (the first one
+            that reads the same attribute).
         attachments: ``get_attr`` nodes that are copied into the pieces that use them.
         sizes: Replacements of the nodes that read whole sizes.
         is_plain: Whether no node is replaced by another.
-        pieces: In the order of execution; empty until the graph is planned.
+        pieces: The pieces in the order of execution; empty until the graph is planned.
     """
 
     def __init__(self, graph_module: torch.fx.GraphModule) -> None:
@@ -91,7 +91,7 @@ class AnalysedGraph:
         return value
 
     def used_by(self, node: torch.fx.Node) -> Sequence[Value]:
-        """Return the values a node uses: sizes apart, constants once, no attachments."""
+        """Return the values a node uses: sizes decomposed, constants once, no attachments."""
         if self.is_plain:
             return node.all_input_nodes
         return [
@@ -101,14 +101,14 @@ class AnalysedGraph:
         ]
 
     def defined_by(self, node: torch.fx.Node) -> Sequence[Value]:
-        """Return the values that a body node defines: itself, or the size reads in its place."""
+        """Return the values that a body node defines: itself, or the size reads that replace it."""
         return self.sizes.reads.get(node) or (node,)
 
     def trace_values(self, side_inputs: Mapping[int, Sequence[Value]]) -> None:
         """Set the inputs and outputs of every piece, in time linear in the graph.
 
         Args:
-            side_inputs: Index of a piece to the values it must receive besides those it uses.
+            side_inputs: Maps the index of a piece to values that it receives in addition.
         """
         owner: dict[Value, int] = {
             value: index

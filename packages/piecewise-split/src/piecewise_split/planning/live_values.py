@@ -1,4 +1,4 @@
-"""Which values occupy memory at each cut, and how many bytes they are."""
+"""The values that are alive at each cut, and their size in bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def live_values(analysed: AnalysedGraph) -> list[tuple[Value, ...]]:
-    """Return for each piece what earlier pieces made and what is used from there on.
+    """Return for each piece the values of earlier pieces that are used from there on.
 
-    Linear in the graph and in what is live at the cuts.
+    Linear in the graph and in the live values at the cuts.
     """
     pieces = analysed.pieces
     last_use: dict[Value, int] = {}
@@ -36,7 +36,7 @@ def live_values(analysed: AnalysedGraph) -> list[tuple[Value, ...]]:
 
 
 def bytes_of(values: Sequence[Value]) -> int | None:
-    """Return the bytes of the tensors among some values, or None where metadata does not say."""
+    """Return the total bytes of the tensors among some values, or None if metadata is missing."""
     total = 0
     for value in values:
         if isinstance(value, SizeRead):

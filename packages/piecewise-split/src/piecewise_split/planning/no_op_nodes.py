@@ -20,7 +20,7 @@ _SIZE_READING = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_strid
 
 
 def is_allocation(node: torch.fx.Node) -> bool:
-    """Say whether a node only allocates memory and leaves it as it is.
+    """Return whether a node only allocates memory and does not write it.
 
     Covers ``torch.empty``, ``empty_like``, ``empty_strided``, ``new_empty`` and
     ``new_empty_strided`` as functions, methods, operator packets and operator overloads.
@@ -37,9 +37,9 @@ def is_allocation(node: torch.fx.Node) -> bool:
 
 
 def is_host_only(node: torch.fx.Node, analysed: AnalysedGraph) -> bool:
-    """Say whether a node only computes sizes and other scalars on the host.
+    """Return whether a node only computes sizes and other scalars on the host.
 
-    A read of a scalar out of a tensor's memory (``item``) is not: it waits for the device.
+    False for a read of a scalar from a tensor's memory (``item``), which waits for the device.
     """
     if node in analysed.sizes.reads:
         return True

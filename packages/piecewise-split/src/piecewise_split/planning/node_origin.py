@@ -1,4 +1,4 @@
-"""Where in the model nodes came from: a line of source, and modules."""
+"""The origin of nodes in the model: a line of source, and modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT = re.compile(r"^\w+\['[^']*'\](?:\.__closure__\[\d+\]\.cell_contents)?\.?"
 def source_line(nodes: Sequence[torch.fx.Node]) -> str | None:
     """Return the innermost line of the first node that has a stack trace, or None.
 
-    File and folder alone, so that plans of one model are equal wherever it is installed.
+    Includes only file and folder, so that plans of one model are equal wherever it is installed.
     """
     for node in nodes:
         frames = _FRAME.findall(node.stack_trace or "")
@@ -31,10 +31,10 @@ def source_line(nodes: Sequence[torch.fx.Node]) -> str | None:
 
 
 def module_range(nodes: Sequence[torch.fx.Node]) -> str | None:
-    """Return the path of the module that nodes are of, or the first and the last one.
+    """Return the path of the module that nodes came from, or of the first and the last one.
 
-    By the ``nn_module_stack`` that Dynamo keeps with nodes. Paths are those of
-    ``nn.Module.named_modules``; nodes of no module, or of the model itself, say nothing.
+    Uses the ``nn_module_stack`` that Dynamo keeps with nodes. Paths are those of
+    ``nn.Module.named_modules``; nodes outside modules, or of the model itself, are ignored.
     """
     paths = [path for node in nodes if (path := _module_path(node))]
     if not paths:

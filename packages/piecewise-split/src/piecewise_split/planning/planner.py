@@ -1,4 +1,4 @@
-"""From a graph and the names of its splitting ops to a plan."""
+"""Plans a split from a graph and the names of its splitting ops."""
 
 from __future__ import annotations
 
@@ -31,31 +31,35 @@ def plan_split(
     allow_absent: bool = False,
     side_inputs: Mapping[str, Sequence[str]] | None = None,
 ) -> SplitPlan:
-    """Decide where a graph is cut. Nothing is built and the graph is not touched.
+    """Decide where to cut a graph. Nothing is built and the graph is not changed.
 
-    The rules: a call of a splitting op is a piece of its own, and calls that follow each other
-    directly share one; everything between two such pieces is a piece; a ``getitem`` that unpacks
-    a tuple stays with the node that made the tuple; a piece that launches nothing (it allocates,
-    or computes sizes on the host) joins the piece before the cut when its inputs are there; sizes
-    are taken apart (see :mod:`piecewise_split.planning.size_reads`). The graph's order is kept.
+    The rules:
+
+    - Each call of a splitting op is a piece of its own; consecutive calls share one piece.
+    - Everything between two such pieces is a piece.
+    - A ``getitem`` that unpacks a tuple stays with the node that produced the tuple.
+    - A piece that launches nothing (it allocates, or computes sizes on the host) is merged into the
+      piece before the cut if its inputs are available there.
+    - Sizes are decomposed (see :mod:`piecewise_split.planning.size_reads`).
+    - The order of nodes never changes.
 
     Args:
-        graph_module: A Dynamo-level or ATen-level graph. Metadata (``val`` or ``example_value``)
-            is used where present; without it no size may cross a cut.
-        splitting_ops: Operators to cut at, see :func:`find_split_points`; none of them leaves one
+        graph_module: A Dynamo or ATen graph. Metadata (``val`` or ``example_value``) is used if
+            present; without it no size may cross a cut.
+        splitting_ops: Operators to cut at, see :func:`find_split_points`; without any, there is one
             piece.
         allow_absent: Accept splitting ops that the graph does not call.
-        side_inputs: Splitting op or name of a node that calls one, to names of values that its
-            piece must receive though no edge of the graph says so (a KV cache that the operator
-            finds by layer name, a step's lengths).
+        side_inputs: Maps a splitting op, or the name of a node that calls one, to names of values
+            that its piece must receive although the graph does not pass them (for example a KV
+            cache that the operator finds by layer name, or a step's lengths).
 
     Returns:
         The plan, to be printed or passed to :func:`split`. It keeps the graph, which must not
         change until it is split; see :meth:`SplitPlan.without_graph`.
 
     Raises:
-        SplittingOpError: A name is malformed, cannot be decided or occurs nowhere, or a side
-            input cannot be delivered.
+        SplittingOpError: A name is malformed, ambiguous or absent, or a side input cannot be
+            passed.
         UnsupportedGraphError: The graph contains something that cannot be split, or a size
             without metadata would cross a cut.
     """
@@ -121,7 +125,7 @@ def _unpacked_producer(node: torch.fx.Node) -> torch.fx.Node | None:
     """Return the node whose tuple a ``getitem`` unpacks, or None.
 
     Indexing a tensor is also ``operator.getitem`` in a Dynamo graph, and reads memory that an
-    operator in between may have written: it stays where it is.
+    operator in between may have written, so it is not moved.
     """
     if node.target is not operator.getitem or node.op != "call_function":
         return None
@@ -180,7 +184,7 @@ def _inputs_within(
 
 
 def _check_sizes(graph: AnalysedGraph) -> None:
-    """Refuse a size without metadata that would be passed from piece to piece.
+    """Reject a size without metadata that would be passed between pieces.
 
     Raises:
         UnsupportedGraphError: There is one.

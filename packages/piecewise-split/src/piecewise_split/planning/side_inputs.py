@@ -1,4 +1,4 @@
-"""Declared inputs of splitting pieces that no edge of the graph shows."""
+"""Declared inputs of splitting pieces that the graph does not show."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def resolve_side_inputs(
     points: SplitPoints,
     declared: Mapping[str, Sequence[str]],
 ) -> dict[int, list[Value]]:
-    """Find the values and the pieces that declared side inputs mean.
+    """Find the values and pieces of declared side inputs.
 
     Args:
         analysed: The graph, with the nodes of its pieces.
         points: The nodes that cut it.
-        declared: Splitting op, or name of a node that calls one, to names of values: parameters
-            (by node name or by target), constants or results.
+        declared: Maps a splitting op, or the name of a node that calls one, to names of values:
+            parameters (by node name or by target), constants or results.
 
     Returns:
-        Index of each piece concerned to its values, in the order of declaration.
+        Maps the index of each such piece to its values, in the order of declaration.
 
     Raises:
-        SplittingOpError: A key or a name is unknown, or the value is made after the piece.
+        SplittingOpError: A key or a name is unknown, or the value is computed after the piece.
     """
     if not declared:
         return {}

@@ -1,9 +1,9 @@
-"""Sizes of tensors taken apart, so that no ``torch.Size`` is passed from piece to piece.
+"""Decomposes sizes of tensors, so that no ``torch.Size`` is passed between pieces.
 
 A node that reads a whole size (``x.size()``, ``x.shape``, ``aten.sym_size``) is replaced by its
-dimensions: a literal where the dimension is static, an existing SymInt placeholder where the
-dimension is exactly that symbol, and one ``aten.sym_size.int`` call otherwise. The graph itself is
-not touched; :class:`SizeTable` has the replacement of each such node.
+dimensions: a literal for a static dimension, an existing SymInt placeholder for a dimension that is
+exactly that symbol, and one ``aten.sym_size.int`` call otherwise. The graph itself is not changed;
+:class:`SizeTable` has the replacement of each such node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SizeRead:
     Attributes:
         name: Name of the value, unique in the graph.
         tensor: The node whose size is read.
-        dim: Which dimension, from 0.
+        dim: Index of the dimension, from 0.
         meta: Node metadata for the value: the SymInt under the key that the graph uses.
     """
 
@@ -42,7 +42,7 @@ Dim: TypeAlias = int | SizeRead | torch.fx.Node
 
 
 def node_value(node: torch.fx.Node) -> object:
-    """Return what the metadata says a node yields (``val``, else ``example_value``), or None."""
+    """Return the value of a node according to its metadata (``val``, else ``example_value``)."""
     meta = node.meta
     value: object = meta.get("val")
     return meta.get("example_value") if value is None else value
@@ -52,10 +52,10 @@ class SizeTable:
     """Replacements of the nodes that read a whole size, and of the nodes that index it.
 
     Attributes:
-        replaced: Node to its dimension (an indexed size) or its tuple of dimensions.
-        reads: Size node to the reads that someone uses, in order of dimension. A size node
+        replaced: Maps a node to its dimension (an indexed size) or its tuple of dimensions.
+        reads: Maps a size node to its used reads, in order of dimension. A size node
             without an entry is not needed any more.
-        opaque: Nodes that yield a size and carry no metadata to take it apart with.
+        opaque: Nodes that return a size without the metadata to decompose it.
         size_objects: Nodes that need a real ``torch.Size`` (methods called on it).
     """
 
@@ -74,7 +74,7 @@ class SizeTable:
             self._keep_used_reads(sources)
 
     def used_by(self, node: torch.fx.Node) -> Iterator[Value]:
-        """Yield the values that a node uses, in argument order, sizes taken apart."""
+        """Yield the values that a node uses, in argument order, with sizes decomposed."""
         for used in node.all_input_nodes:
             stand_in = self.replaced.get(used) if self.replaced else None
             if stand_in is None:
@@ -84,7 +84,7 @@ class SizeTable:
                 yield from (dim for dim in dims if not isinstance(dim, int))
 
     def is_dissolved(self, node: torch.fx.Node) -> bool:
-        """Say whether a node needs no place in any piece, because its users need it no more."""
+        """Return whether a node belongs to no piece, because its users no longer need it."""
         return node in self.replaced and node not in self.reads
 
     def _decompose(

@@ -21,8 +21,8 @@ class CutReason:
     """Why a piece begins where it begins.
 
     Attributes:
-        kind: What is at the cut.
-        operator: Name of the splitting op at the cut, as it was asked for; None at the start of
+        kind: The kind of cut.
+        operator: Name of the splitting op at the cut, as requested; None at the start of
             the graph.
         node: Name of the node that calls it; None at the start of the graph.
     """
@@ -37,30 +37,30 @@ class CutReason:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlannedPiece:
-    """One piece of a plan. All names are names of nodes in the graph that was planned.
+    """One piece of a plan. All names are names of nodes in the planned graph.
 
     Attributes:
-        index: Place in the order of execution, from 0.
+        index: Position in the order of execution, from 0.
         name: ``piece_<index>``.
-        is_splitting: Whether the piece holds splitting ops and nothing but them and the
-            ``getitem`` nodes that unpack their results.
+        is_splitting: Whether the piece consists of splitting ops and the ``getitem`` nodes that
+            unpack their results.
         nodes: Nodes that run in the piece, in order.
         merged: Those of ``nodes`` that came from a later piece that launched nothing.
-        inputs: Values from outside, in the order in which the piece takes them.
+        inputs: Values from outside, in the order of the piece's parameters.
         side_inputs: Those of ``inputs`` that were declared and that no node of the piece uses.
         outputs: Values passed on, in the order in which the piece returns them.
-        live: Values that earlier pieces made and that this piece, a later one or the graph's
-            output uses: what occupies memory while the piece runs, besides the parameters.
+        live: Values of earlier pieces that this piece, a later one or the graph's output uses: they
+            occupy memory while the piece runs, in addition to the parameters.
         live_bytes: Bytes of the tensors among ``live``, by the metadata of the graph; a symbolic
             size counts as in the example inputs. Views count as if they had memory of their own.
-            None where metadata or an example size is absent, and in plans that 0.1.0 stored.
+            None without metadata or an example size, and in plans stored by 0.1.0.
         source: Line of the model that the first node with a stack trace came from, as
-            ``folder/file.py:12``; None where no node has one.
+            ``folder/file.py:12``; None if no node has one.
         modules: Paths of the modules of the first and the last node, as ``layers.0.mlp to
-            layers.1.qkv_proj``; None where no node is of a module.
+            layers.1.qkv_proj``; None if no node belongs to a module.
         cut_reason: Why the piece begins here.
         structural_key: Digest of the structure; equal keys mean equal code.
-        isomorphic_to: Index of the first piece with the same structure; its own when it is first.
+        isomorphic_to: Index of the first piece with the same structure; its own if it is the first.
     """
 
     index: int
@@ -86,7 +86,7 @@ class PlannedPiece:
 
     @property
     def label(self) -> str:
-        """How messages call the piece: its name, and its modules or else its source."""
+        """Name of the piece in messages: its name, and its modules or else its source."""
         place = self.modules or self.source
         return self.name if place is None else f"{self.name} ({place})"
 
@@ -95,17 +95,17 @@ class PlannedPiece:
 class SplitPlan:
     """How one graph is split.
 
-    ``str(plan)`` is a table for people; :meth:`to_json` and :meth:`from_json` store the table's
+    ``str(plan)`` returns a readable table; :meth:`to_json` and :meth:`from_json` store the table's
     data, without the graph.
 
     Attributes:
-        pieces: In the order of execution, which is the order of the graph.
+        pieces: The pieces in the order of execution, which is the order of the graph.
         splitting_ops: Requested names, canonical (``ns::op`` or ``ns::op.overload``).
         absent_ops: Those of them that the graph does not call.
         parameters: Names of the graph's parameters, in order.
-        dissolved: Nodes that run in no piece because sizes were taken apart.
-        analysed: The graph as it was analysed, from which :func:`split` builds; None where the
-            plan was read from JSON. It does not count for equality.
+        dissolved: Nodes that run in no piece because sizes were decomposed.
+        analysed: The analysed graph, from which :func:`split` builds; None for a plan
+            read from JSON. Ignored in comparisons.
     """
 
     pieces: tuple[PlannedPiece, ...]
@@ -117,7 +117,7 @@ class SplitPlan:
 
     @property
     def num_distinct(self) -> int:
-        """Number of different structures, which is the number of graphs that are built."""
+        """Number of distinct structures, which is the number of graphs that are built."""
         return _num_distinct(self.pieces)
 
     def __str__(self) -> str:
@@ -150,12 +150,12 @@ class SplitPlan:
         return json.dumps(data, indent=1)
 
     def without_graph(self) -> SplitPlan:
-        """Return the plan as data alone, which keeps no graph alive and cannot be split."""
+        """Return the plan as data only; it keeps no graph alive and cannot be split."""
         return dataclasses.replace(self, analysed=None)
 
     @staticmethod
     def from_json(text: str) -> SplitPlan:
-        """Read a plan that :meth:`to_json` wrote, to be shown and compared.
+        """Read a plan written by :meth:`to_json`, to show and compare it.
 
         Raises:
             PlanError: The text is not such a plan.
@@ -210,7 +210,7 @@ def _live(piece: PlannedPiece) -> str:
 
 
 def _shorten(names: tuple[str, ...], width: int = 40) -> str:
-    """Join names, the last ones replaced by their number where the text would be too wide."""
+    """Join names; if the text would be too wide, replace the last ones by their number."""
     text = ", ".join(names)
     if len(text) <= width:
         return text or "-"

@@ -1,4 +1,4 @@
-"""Which nodes cut a graph."""
+"""Finds the nodes that cut a graph."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SplitPoints:
     """The nodes that cut a graph.
 
     Attributes:
-        operators: Cutting node to the canonical name (``ns::op`` or ``ns::op.overload``) that it
-            answered to, in graph order.
+        operators: Maps a cutting node to the canonical name (``ns::op`` or ``ns::op.overload``)
+            that it matched, in graph order.
         requested: Every requested name, canonical, without repetition, in the caller's order.
-        absent: The requested names that no node answers to.
+        absent: The requested names that no node matches.
     """
 
     operators: Mapping[torch.fx.Node, str]
@@ -48,17 +48,17 @@ def find_split_points(
     """Find the nodes of a graph that call a splitting op.
 
     Args:
-        graph: Dynamo-level (operator packets) or ATen-level (operator overloads).
+        graph: A Dynamo graph (operator packets) or an ATen graph (operator overloads).
         splitting_ops: Operators to cut at. ``ns::op`` means all its overloads.
-        allow_absent: Accept names that occur nowhere, as an engine's default list for all models
-            needs. Without it a misspelt name would silently leave the graph whole.
+        allow_absent: Accept names that do not occur, for an engine's default list for all models.
+            Without it, a misspelt name is an error rather than a graph that is not split.
 
     Returns:
         The cutting nodes in graph order.
 
     Raises:
-        SplittingOpError: A name is malformed, names an overload that cannot be decided, or occurs
-            nowhere and ``allow_absent`` is false.
+        SplittingOpError: A name is malformed, names an ambiguous overload, or does not occur
+            and ``allow_absent`` is false.
     """
     requested = tuple(dict.fromkeys(parse_operator_name(op) for op in splitting_ops))
     matched: dict[object, str | None] = {}

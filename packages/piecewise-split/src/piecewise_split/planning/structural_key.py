@@ -1,13 +1,13 @@
-"""When two pieces are the same computation.
+"""Decides when two pieces are the same computation.
 
 The structure of a piece is a text: the signature of every input (kind, dtype, shape with its
 symbols, stride, device, whether it requires a gradient), then a line for every node with its
-operation, target and arguments, where a value is written as its position and a literal as it is,
-then the positions of the outputs. Names do not enter, nor do the values of tensors: constants are
+operation, target and arguments, in which a value is written as its position and a literal as
+itself, then the positions of the outputs. It contains no names and no tensor values: constants are
 inputs. Two pieces with equal structures run the same code on corresponding inputs.
 
-Modules and other non-tensor attributes enter by their name in the graph, so pieces that call
-different modules are different.
+Modules and other non-tensor attributes are represented by their name in the graph, so pieces that
+call different modules are different.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class StructureReader:
 
 
 class _Texts:
-    """Text for each of several objects: equal objects the same, different ones different."""
+    """A text for each object: equal objects get the same, different ones different texts."""
 
     def __init__(self, describe: Callable[[object], str]) -> None:
         self._describe = describe
@@ -152,11 +152,11 @@ def _target_text(target: object) -> str:
 
 
 def value_signature(value: object) -> Hashable:
-    """Describe a value of a graph as far as code that was specialised on it may depend on it.
+    """Describe the properties of a value that specialised code may depend on.
 
     Args:
         value: From node metadata: a tensor (fake or real), a SymInt, a literal, a tuple of these,
-            or None where nothing is known.
+            or None if unknown.
     """
     if isinstance(value, torch.Tensor):
         strided = value.layout is torch.strided
@@ -186,8 +186,8 @@ def number_classes(structures: Sequence[str]) -> tuple[list[int], list[str]]:
         structures: One for each piece.
 
     Returns:
-        For each piece the index of the first piece that equals it, and the structural key: a
-        digest that another process computes alike for an equal piece, as far as the texts of the
+        For each piece the index of the first equal piece, and the structural key: a
+        digest that is the same in another process for an equal piece, if the texts of the
         objects in it are the same there.
     """
     first: dict[str, int] = {}

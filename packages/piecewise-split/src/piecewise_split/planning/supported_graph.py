@@ -1,4 +1,4 @@
-"""What a graph may hold to be split without changing its meaning."""
+"""Checks that a graph can be split without changing its meaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_supported(graph_module: torch.fx.GraphModule) -> None:
-    """Refuse a graph whose calling convention is not that of a plain function.
+    """Reject a graph whose calling convention is not that of a plain function.
 
     Raises:
         UnsupportedGraphError: The graph flattens its arguments itself (``torch.export`` modules
@@ -46,7 +46,7 @@ def check_supported(graph_module: torch.fx.GraphModule) -> None:
 
 
 def check_regions(pieces: Sequence[PieceNodes]) -> None:
-    """Refuse autocast and grad-mode regions that do not end in the piece where they begin.
+    """Reject autocast and grad-mode regions that do not end in the piece in which they begin.
 
     A captured piece does not run its Python again, so a mode that it leaves open would be missing
     when the next piece runs.
@@ -55,7 +55,7 @@ def check_regions(pieces: Sequence[PieceNodes]) -> None:
         pieces: In order, with their nodes.
 
     Raises:
-        UnsupportedGraphError: A region reaches over a cut.
+        UnsupportedGraphError: A region crosses a cut.
     """
     if len(pieces) < 2:
         return
@@ -73,7 +73,7 @@ def check_regions(pieces: Sequence[PieceNodes]) -> None:
 
 
 class _Regions:
-    """The functions that Dynamo writes into a graph to enter and leave modes."""
+    """The functions that Dynamo inserts into a graph to enter and leave modes."""
 
     def __init__(self, pieces: Sequence[PieceNodes]) -> None:
         self._set_grad = set_grad_mode()
@@ -84,7 +84,7 @@ class _Regions:
         self._outside = modes[-1].args[0] if modes else None
 
     def left_open(self, nodes: Sequence[torch.fx.Node]) -> torch.fx.Node | None:
-        """Return a node that changes a mode which the nodes do not change back, or None."""
+        """Return a node that changes a mode that later nodes do not restore, or None."""
         opened: dict[object, torch.fx.Node] = {}
         mode: torch.fx.Node | None = None
         for node in nodes:

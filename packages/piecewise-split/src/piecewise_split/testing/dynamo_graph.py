@@ -1,4 +1,4 @@
-"""The graph that Dynamo really hands to a backend."""
+"""Returns the graph that Dynamo passes to a backend."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 def dynamo_graph(
     function: Callable[..., object], *arguments: object, dynamic_dim: int | None = None
 ) -> tuple[torch.fx.GraphModule, tuple[object, ...]]:
-    """Trace a function or module with Dynamo and return its one graph.
+    """Trace a function or module with Dynamo and return its single graph.
 
     Args:
-        function: What ``torch.compile`` would be given. It is run once, eagerly.
+        function: Argument of ``torch.compile``. It is run once, eagerly.
         *arguments: Its positional arguments; tensors on any device.
-        dynamic_dim: Dimension of every tensor argument to mark dynamic; it must be 2 or more.
+        dynamic_dim: Dimension of every tensor argument to mark dynamic; its size must be 2 or more.
 
     Returns:
-        The Dynamo-level graph, with ``example_value`` metadata, and the flat arguments it takes
-        for these arguments: parameters, symbols, tensors, in the order of its placeholders.
+        The Dynamo graph, with ``example_value`` metadata, and its flat arguments for this call:
+        parameters, symbols, tensors, in the order of its placeholders.
 
     Raises:
         RuntimeError: Dynamo made no graph, or several.

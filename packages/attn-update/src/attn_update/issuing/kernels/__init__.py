@@ -1,1 +1,1 @@
-"""The updater in Python: CANN's kernels of a plan, called past torch."""
+"""The updater in Python, which calls CANN's kernels without torch."""

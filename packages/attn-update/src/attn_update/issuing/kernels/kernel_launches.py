@@ -1,4 +1,4 @@
-"""The launches of one plan as calls of CANN's kernels from Python, made ready once."""
+"""The launches of one plan as prepared calls of CANN's kernels from Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _RefusedError(Exception):
 
 
 class _Launch(NamedTuple):
-    """Functions and what they are called with: a step does nothing but call."""
+    """Functions and their arguments: a step only calls them."""
 
     slot: int
     kernel: str
@@ -42,15 +42,15 @@ class _Launch(NamedTuple):
 
 
 class KernelLaunches(BoundLaunches):
-    """Bound launches of operators whose kernels are known; none is dispatched by torch.
+    """Prepared launches of operators with known kernels; torch dispatches none of them.
 
-    Used by one thread at a time. It takes nothing ahead: in Python that is no quicker than
-    `UpdatePlan.check`. It keeps the workspace, and the tensors of the launches as far as
-    their records do, which is weakly for memory of the device.
+    Used by one thread at a time. It takes no arguments in advance, because in Python that is not
+    faster than `UpdatePlan.check`. It keeps the workspace alive, and the tensors of the launches as
+    far as their records do, which refer weakly to device memory.
 
     Args:
-        calls: What `AddressedDevice.native_calls` returned.
-        kernels: What `AddressedDevice.kernel_calls` returned for the kernels that `add` is given
+        calls: The result of `AddressedDevice.native_calls`.
+        kernels: The result of `AddressedDevice.kernel_calls` for the kernels passed to `add`
             and for `attn_update.issuing.kernels.kernel_library.LIBRARY_FUNCTIONS`.
 
     Raises:
@@ -85,15 +85,15 @@ class KernelLaunches(BoundLaunches):
         """Append a launch.
 
         Args:
-            signature: Of the kernel.
-            values: Of all arguments of its operator, defaults included.
-            workspace: On the device.
-            group: The address of the task group.
-            event: The address that sets the external event after it.
-            slot: Which of a step's changes it takes.
+            signature: Signature of the kernel.
+            values: Values of all arguments of its operator, including defaults.
+            workspace: Workspace on the device.
+            group: Address of the task group.
+            event: Address that sets the external event after it.
+            slot: Index of the step's changes that apply to it.
 
         Raises:
-            ValueError: A value does not fit its parameter, or a function is missing.
+            ValueError: A value is invalid for its parameter, or a function is missing.
         """
         arguments = [
             self._values.constant(parameter, values[parameter.argument])

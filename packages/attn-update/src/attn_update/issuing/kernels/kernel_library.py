@@ -1,4 +1,4 @@
-"""Objects that CANN's kernels take, made and owned from Python."""
+"""Objects that CANN's kernels accept, created and owned from Python."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _DTYPES = frozenset(
 
 
 class KernelObject:
-    """An object of CANN, destroyed with this one.
+    """A CANN object that is destroyed with this Python object.
 
     Attributes:
-        address: Of the object.
+        address: Address of the CANN object.
     """
 
     __slots__ = ("_argument", "_destroy", "address")
@@ -70,16 +70,16 @@ class KernelObject:
 
 
 class KernelLibrary:
-    """Makes the objects.
+    """Creates the objects.
 
     Args:
-        calls: What `AddressedDevice.kernel_calls` returned for `LIBRARY_FUNCTIONS`.
+        calls: The result of `AddressedDevice.kernel_calls` for `LIBRARY_FUNCTIONS`.
 
     Attributes:
-        destroy_executor: Destroys what a first phase made and no second phase took.
+        destroy_executor: Destroys the result of a first phase that no second phase consumed.
 
     Raises:
-        ValueError: The device did not tell one of them.
+        ValueError: The device did not provide one of the functions.
     """
 
     def __init__(self, calls: Mapping[str, int]) -> None:
@@ -93,7 +93,7 @@ class KernelLibrary:
         self._recent_message = find_call(calls, "aclGetRecentErrMsg", ctypes.c_char_p)
 
     def tensor(self, tensor: torch.Tensor) -> KernelObject:
-        """Return an ``aclTensor`` on the memory of a tensor, which it does not keep."""
+        """Return an ``aclTensor`` on the memory of a tensor, without keeping the tensor alive."""
         return KernelObject(self._describe_tensor(tensor), self._destroy_tensor)
 
     def tensor_list(self, tensor: torch.Tensor) -> KernelObject:
@@ -107,7 +107,7 @@ class KernelLibrary:
         """Return an ``aclIntArray`` with a copy of integers.
 
         Raises:
-            TypeError, OverflowError: They are no integers, or need more than 64 bits.
+            TypeError, OverflowError: The values are not integers, or need more than 64 bits.
         """
         copied = array("q", values)
         address, count = copied.buffer_info()
@@ -115,7 +115,7 @@ class KernelLibrary:
         return KernelObject(_made(made, "an array of integers"), self._destroy_integers)
 
     def recent_message(self) -> str:
-        """Return CANN's message on the latest failure of this thread; empty if nothing."""
+        """Return CANN's message on the latest failure of this thread; empty if there is none."""
         message: bytes | None = self._recent_message()
         return (message or b"").decode(errors="replace")
 

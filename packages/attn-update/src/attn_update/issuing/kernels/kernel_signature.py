@@ -1,15 +1,15 @@
-"""The kernels of CANN that fused attention is, and which argument of the operator goes where.
+"""The CANN kernels of fused attention, and how the operator's arguments map to their parameters.
 
-What torch_npu (op-plugin) does with `npu_fused_infer_attention_score.out` and its v2 in a task
-update, on the Ascend 910 family from CANN 8.1.RC1 on, is two C calls: the first phase of
+In a task update, torch_npu (op-plugin) implements `npu_fused_infer_attention_score.out` and its v2
+by two C calls, on the Ascend 910 family from CANN 8.1.RC1 on: the first phase of
 aclnnFusedInferAttentionScoreV3 or V4 checks and prepares, the second launches. Their parameters are
-public (the aclnn pages of CANN's documents); which argument goes where is read from op-plugin of
+public (the aclnn pages of CANN's documents). The mapping of arguments is read from op-plugin of
 torch_npu 2.13. The schemas of both operators are the same in torch_npu 2.10 to 2.14, and all of
-them name both kernels. A device refuses an update by another kernel than was captured, so a wrong
-choice here is an error of the first update and never a wrong number.
+them contain the names of both kernels. A device rejects an update by another kernel than was
+captured, so a wrong choice here is an error in the first update and never a wrong number.
 
-Both updaters go by these tables: `attn_update.issuing.kernels.kernel_updater` reads them, and
-`attn_update.issuing.native.native_build` writes them out as C++ for `native/kernel_call.h`.
+Both updaters use these tables: `attn_update.issuing.kernels.kernel_updater` reads them, and
+`attn_update.issuing.native.native_build` writes them as C++ for `native/kernel_call.h`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ParameterType(Enum):
-    """What the first phase of a kernel takes; the values name types of `native/kernel_call.h`."""
+    """Type of a parameter of a kernel's first phase; values name `native/kernel_call.h` types."""
 
     TENSOR = "T"
     TENSOR_LIST = "L"
@@ -44,8 +44,8 @@ class KernelParameter:
     """One parameter of a first phase.
 
     Attributes:
-        type: What it takes.
-        argument: The argument of the operator; empty where there is none, and nothing is passed.
+        type: Its type.
+        argument: The operator's argument; empty if there is none, and nothing is passed.
     """
 
     type: ParameterType
@@ -54,12 +54,12 @@ class KernelParameter:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSignature:
-    """A kernel of two phases.
+    """A kernel with two phases.
 
     Attributes:
         kernel: The C function of the second phase; the first has ``GetWorkspaceSize`` appended.
-        operator: The operator of torch that launches it, without the overload, which is ``out``.
-        parameters: Of the first phase, in order, without the two that it writes to.
+        operator: The torch operator that launches it, without the overload, which is ``out``.
+        parameters: Parameters of the first phase, in order, without its two output parameters.
     """
 
     kernel: str
@@ -67,7 +67,7 @@ class KernelSignature:
     parameters: tuple[KernelParameter, ...]
 
     def position_of(self, argument: str) -> int:
-        """Return the position of the parameter that is an argument of the operator.
+        """Return the position of the parameter for an argument of the operator.
 
         Raises:
             ValueError: There is none.

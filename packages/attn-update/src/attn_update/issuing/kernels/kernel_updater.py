@@ -1,10 +1,10 @@
-"""The kernel updater: CANN's kernels of a plan called from Python, past torch.
+"""The kernel updater: calls the CANN kernels of a plan from Python, without torch.
 
-Most of what an update costs in Python is not the kernel: torch parses some thirty arguments again,
-and describes the same tensors to CANN again, for each layer of each step. Here that is done once,
-when a plan is bound. It needs no compiler, which `attn_update.issuing.native.native_updater` does;
-that one is faster still, takes any operator, and gives the interpreter lock up. The update is the
-same, and so is its order: see `attn_update.lane.update_lane`.
+Most of the cost of an update in Python is not the kernel: torch parses some thirty arguments again,
+and describes the same tensors to CANN again, for each layer of each step. This updater does it
+once, when a plan is bound. It needs no compiler, unlike
+`attn_update.issuing.native.native_updater`, which is faster still, supports any operator, and
+releases the GIL. The updates and their order are the same: see `attn_update.lane.update_lane`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 class KernelUpdater(Updater):
-    """Binds plans of FIA v1 and v2, on devices that tell their kernels.
+    """Binds plans of FIA v1 and v2, on devices that provide addresses of their kernels.
 
-    Launches of a plan with any other are called one by one: see `UpdateLane.unbound_reason`.
+    The launches of a plan with any other operator are called one by one: see
+    `UpdateLane.unbound_reason`.
     """
 
     def bind(

@@ -1,7 +1,7 @@
-"""The values of a kernel's parameters, in the form in which ctypes passes them fastest.
+"""The values of a kernel's parameters, in the form that ctypes passes fastest.
 
-What never changes is an argument object of ctypes, made once. What steps replace is a variable, one
-for all launches of a slot: setting it gives the value to all of them at once.
+A value that never changes is a ctypes argument object, created once. A value that steps replace is
+a variable shared by all launches of a slot, so that setting it changes all of them at once.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _OUTPUTS = (ParameterType.FIRST_OUTPUT, ParameterType.SECOND_OUTPUT)
 
 
 class KernelValues:
-    """Makes values of parameters, and keeps those that stay.
+    """Creates values of parameters, and keeps the constant ones alive.
 
     Args:
-        library: Makes the objects of CANN.
+        library: Creates the CANN objects.
     """
 
     def __init__(self, library: KernelLibrary) -> None:
@@ -45,10 +45,10 @@ class KernelValues:
         self._tensors: dict[tuple[int, ParameterType], tuple[object, KernelObject]] = {}
 
     def constant(self, parameter: KernelParameter, value: object) -> Any:
-        """Return the argument of a value that stays; None where the parameter is given nothing.
+        """Return the argument for a constant value; None if nothing is passed for the parameter.
 
         Raises:
-            ValueError: It does not fit the parameter.
+            ValueError: The value is invalid for the parameter.
         """
         plain = _PLAIN_TYPES.get(parameter.type)
         if plain is not None:
@@ -64,15 +64,15 @@ class KernelValues:
         return pointer(known[1].address)
 
     def absent(self, parameter: KernelParameter) -> Any:
-        """Return the argument of a parameter that the operator has no argument for."""
+        """Return the argument for a parameter for which the operator has no argument."""
         plain = _PLAIN_TYPES.get(parameter.type)
         return None if plain is None else plain.from_param(plain().value)
 
     def make(self, parameter: KernelParameter, value: Any) -> KernelObject:
-        """Return a new object of CANN, which the caller keeps for as long as calls take it.
+        """Return a new CANN object, which the caller keeps alive as long as calls use it.
 
         Raises:
-            ValueError: The value does not fit the parameter.
+            ValueError: The value is invalid for the parameter.
         """
         try:
             if parameter.type is ParameterType.INTEGERS:
@@ -87,14 +87,14 @@ class KernelValues:
 
 
 class KernelVariable:
-    """A value that steps replace, for all launches that are given its argument.
+    """A value that steps replace, for all launches that use its argument.
 
     Args:
-        parameter: That it is for.
-        values: Makes what it is set to.
+        parameter: Its parameter.
+        values: Creates the values it is set to.
 
     Attributes:
-        argument: What calls are given; each reads the value that is set then.
+        argument: The argument for calls; each call reads the current value.
     """
 
     __slots__ = ("_made", "_parameter", "_values", "argument")
@@ -106,10 +106,10 @@ class KernelVariable:
         self.argument = _PLAIN_TYPES.get(parameter.type, ctypes.c_void_p)()
 
     def set(self, value: object) -> None:
-        """Replace the value. Calls that were made are done with the former one.
+        """Replace the value. Earlier calls no longer need the old one.
 
         Raises:
-            ValueError: It does not fit the parameter; the former one stays.
+            ValueError: The value is invalid for the parameter; the old one stays.
         """
         if self._parameter.type in _PLAIN_TYPES:
             self.argument.value = _plain_value(self._parameter, value)
@@ -120,7 +120,7 @@ class KernelVariable:
 
 
 def _plain_value(parameter: KernelParameter, value: Any) -> object:
-    """Return a value for ctypes, which would cut integers and take anything for a boolean."""
+    """Return a checked value for ctypes, which would truncate integers and accept any boolean."""
     try:
         if parameter.type is ParameterType.INTEGER:
             (integer,) = array("q", [value])

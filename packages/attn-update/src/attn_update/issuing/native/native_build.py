@@ -1,10 +1,10 @@
 """Builds the native updater, once for each source, torch, Python and compiler.
 
-The result lies in a folder of built files under a key of all that it depends on: where torch is
-installed is none of that, so environments that have the same versions share it. It is moved into
-place when it is complete, so several processes may build at once. Its name has the digest of its
-content: a file that was truncated later, by a full disk or a copy that was interrupted, would end
-the process as it is loaded, so it is recognised by its name, removed and built again.
+The result is stored in a cache folder under a key of everything it depends on. The location of
+torch is not part of the key, so environments with the same versions share it. It is moved into
+place when it is complete, so several processes may build at once. Its name contains the digest of
+its content: loading a file that was truncated later, by a full disk or an interrupted copy, would
+end the process, so such a file is recognised by its name, removed and built again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PARTIAL = "partial-"
 
 
 def default_folder() -> Path:
-    """Return the folder of built files unless the caller gives one.
+    """Return the default folder of built files.
 
     Raises:
         NativeUnavailableError: The user has no home folder.
@@ -50,18 +50,19 @@ def default_folder() -> Path:
 
 
 def build_native(folder: Path, compiler: str | None = None) -> Path:
-    """Return the built extension module, and build it first where it is not there as it was built.
+    """Return the built extension module; build it if it is missing or damaged.
 
-    What builds that were killed have left in the folder is removed.
+    Also removes remains of interrupted builds from the folder.
 
     Args:
-        folder: Of the built files. It is made, and may be shared between processes and versions.
-        compiler: A program that understands the command line of g++; default the first of g++,
+        folder: Folder of the built files. It is created if necessary, and may be shared between
+            processes and versions.
+        compiler: A program with the command line of g++; by default the first of g++,
             c++ and clang++ on the path.
 
     Raises:
-        NativeUnavailableError: There is no compiler, no header of Python or torch, the folder
-            cannot be written, the compiler refused the source, or the process ignores SIGCHLD; the
+        NativeUnavailableError: There is no compiler, or no header of Python or torch, the folder
+            cannot be written, the compiler failed, or the process ignores SIGCHLD; the
             message says which.
     """
     program = _find_compiler(compiler)
@@ -99,13 +100,13 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
 
 
 def _whole_name(file: Path, suffix: str) -> str:
-    """Return the name that a built file has in the folder as long as its content is whole."""
+    """Return the name that a complete built file must have in the folder."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:32]
     return f"{MODULE_NAME}-{digest}{suffix}"
 
 
 def _find_whole(folder: Path, suffix: str) -> Path | None:
-    """Return the built file of a folder, and remove those that are not as they were built."""
+    """Return the built file of a folder, and remove damaged ones."""
     for file in sorted(folder.glob(f"{MODULE_NAME}-*{suffix}")):
         if file.name == _whole_name(file, suffix):
             return file
@@ -114,7 +115,7 @@ def _find_whole(folder: Path, suffix: str) -> Path | None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove folders of builds that ended without doing so; none takes longer than its limit."""
+    """Remove folders of builds that did not clean up; no build takes longer than its limit."""
     for partial in folder.glob(f"{_PARTIAL}*"):
         with contextlib.suppress(OSError):
             if time.time() - partial.stat().st_mtime > 2 * _TIME_LIMIT_SECONDS:

@@ -1,9 +1,9 @@
-"""The native updater: all launches of a plan in one call, without the interpreter lock.
+"""The native updater: all launches of a plan in one call, without the GIL.
 
-A Python loop over the layers spends most of its time on turning the same arguments into C++ again,
-and torch most of the rest on describing the same tensors to CANN again. Here that is done once,
-when a plan is bound; a step replaces only what changed, once for all layers that share it. The
-update is the same, and so is its order: see `attn_update.lane.update_lane`.
+A Python loop over the layers spends most of its time converting the same arguments to C++ again,
+and torch most of the rest describing the same tensors to CANN again. This updater does it once,
+when a plan is bound. A step replaces only what changed, once for all layers that share it. The
+updates and their order are the same: see `attn_update.lane.update_lane`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class NativeLaunches(BoundLaunches):
-    """Bound launches in C++. Made by `NativeUpdater.bind`.
+    """Prepared launches in C++. Created by `NativeUpdater.bind`.
 
     Attributes:
-        num_dispatched: How many launches torch dispatches to its current stream. The others, FIA
-            v1 and v2 where the device tells its kernels, are two C calls on arguments that were
+        num_dispatched: Number of launches that torch dispatches to its current stream. The others,
+            FIA v1 and v2 if the device provides its kernels, are two C calls on arguments that were
             described to CANN once.
     """
 
@@ -48,7 +48,7 @@ class NativeLaunches(BoundLaunches):
         return self._launches.take(parameters.groups)
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
-        """See `BoundLaunches`; without the interpreter lock."""
+        """See `BoundLaunches`; without the GIL."""
         failure = self._launches.run(stream_address, changes)
         if failure is None:
             return None
@@ -57,7 +57,7 @@ class NativeLaunches(BoundLaunches):
 
 
 class NativeUpdater(Updater):
-    """Binds plans to native code. Made by `find_native_updater` or `NativeUpdater.load`."""
+    """Binds plans to native code. Created by `find_native_updater` or `NativeUpdater.load`."""
 
     def __init__(self, module: Any) -> None:
         # What `attn_update_native.pyi` describes; it has no place of its own among the modules.
@@ -65,11 +65,11 @@ class NativeUpdater(Updater):
 
     @classmethod
     def load(cls, folder: Path | None = None, compiler: str | None = None) -> NativeUpdater:
-        """Build the extension where that was not done before (some 15 s), and load it.
+        """Build the extension if necessary (some 15 s), and load it.
 
         Args:
-            folder: Of the built files; default ``~/.cache/attn-update``.
-            compiler: Default the first of g++, c++ and clang++ on the path.
+            folder: Folder of the built files; by default ``~/.cache/attn-update``.
+            compiler: By default the first of g++, c++ and clang++ on the path.
 
         Raises:
             NativeUnavailableError: It cannot be built or loaded here.
@@ -89,10 +89,10 @@ class NativeUpdater(Updater):
         return cls(module)
 
     def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        """Return the maker of events after replays.
+        """Return a factory of events after replays.
 
         Args:
-            calls: What the device's `native_calls` returned.
+            calls: The result of the device's `native_calls`.
         """
         events: ReplayEvents = self._module.ReplayEvents(dict(calls))
         return events
@@ -100,12 +100,12 @@ class NativeUpdater(Updater):
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
     ) -> NativeLaunches:
-        """Turn the arguments of all launches of a plan into C++.
+        """Convert the arguments of all launches of a plan to C++.
 
         Args:
-            plan: Whose `PlannedUpdate.launch` is read now and not later.
-            device: Of the plan.
-            calls: What the device's `native_calls` returned.
+            plan: The plan; `PlannedUpdate.launch` is read now and not later.
+            device: Device of the plan.
+            calls: The result of the device's `native_calls`.
         """
         kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
         launches: Launches = self._module.Launches(dict(calls), dict(kernels))
@@ -133,10 +133,10 @@ class NativeUpdater(Updater):
 
 @dataclass(frozen=True, kw_only=True)
 class NativeSupport:
-    """Whether there is a native updater on this machine.
+    """Whether this machine has a native updater.
 
     Attributes:
-        updater: The updater, or None; `UpdateLane` takes either.
+        updater: The updater, or None; `UpdateLane` accepts either.
         reason: Why there is none; None if there is one.
     """
 
@@ -145,7 +145,7 @@ class NativeSupport:
 
 
 def find_native_updater(folder: Path | None = None, compiler: str | None = None) -> NativeSupport:
-    """Return the native updater, or why there is none, for callers that can do without.
+    """Return the native updater, or the reason why there is none.
 
     Args:
         folder: As for `NativeUpdater.load`.

@@ -113,7 +113,7 @@ def _check_static(match: Match) -> NoMatch | None:
 
 
 def _narrow_problem(match: Match) -> NoMatch | None:
-    """Return why `x` is not what npu_swiglu_quant takes."""
+    """Return why npu_swiglu_quant does not support `x`."""
     unmet = first_unmet(match, Requirement.dtype_in("x", torch.float16))
     tensors = match.tensors("x")
     if unmet is not None or isinstance(tensors, NoMatch):
@@ -170,10 +170,10 @@ def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def fuse_swiglu_dynamic_quant() -> Rule:
     """Return the rule `npu_swiglu` + `npu_dynamic_quant` to `npu_dequant_swiglu_quant`.
 
-    With and without smooth scales, which are cast to the float32 that the kernel takes. Only int8,
-    per token, without groups. Source of the table: aclnnDequantSwigluQuantV2 takes bfloat16 on A2
-    and A3, two dimensions, the last a multiple of 64. `npu_swiglu_quant`, which takes float16, is
-    no substitute: it returns 127 / max, the reciprocal of what `npu_dynamic_quant` does.
+    With and without smooth scales, which are cast to float32 for the kernel. Only int8,
+    per token, without groups. Source of the table: aclnnDequantSwigluQuantV2 accepts bfloat16 on A2
+    and A3, two dimensions, the last a multiple of 64. `npu_swiglu_quant`, which accepts float16, is
+    no substitute: it returns 127 / max, the reciprocal of the scale of `npu_dynamic_quant`.
 
     The kernel quantises before rounding: int8 values may differ by one, the numerics are
     `rounding`.

@@ -155,15 +155,15 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def fuse_batch_matmul_transpose() -> Rule:
     """Return the rule `bmm` and `transpose(0, 1)` to `npu_transpose_batchmatmul`.
 
-    As attention with latent heads (MLA) projects its heads with what was absorbed of other weights:
-    `[tokens, heads, inner]` times `[heads, inner, columns]`. With and without the same exchange
-    before the product; spelt `transpose` or `permute`, `bmm` or `matmul` of three dimensions. The
-    result is contiguous, so a reshape after it copies no more.
+    Matches the head projections of latent attention (MLA) with absorbed weights:
+    `[tokens, heads, inner]` times `[heads, inner, columns]`. With and without the same
+    transposition before the product; written as `transpose` or `permute`, `bmm` or `matmul` of
+    three dimensions. The result is contiguous, so a later reshape does not copy.
 
-    Source of the table: aclnnTransposeBatchMatMul takes x1 and x2 of one dtype out of float32,
-    float16 and bfloat16; the batch and the columns below 65536, the inner size too, times the batch
-    where x1 comes tokens first. Older releases of CANN refuse an inner size or columns that are no
-    multiples of 128. The kernel may add up in another order: the numerics are `rounding`.
+    Source of the table: aclnnTransposeBatchMatMul accepts x1 and x2 of the same dtype (float32,
+    float16 or bfloat16); the batch and the columns below 65536, and also the inner size, times the
+    batch if x1 has tokens first. Older releases of CANN reject an inner size or columns that are
+    not multiples of 128. The kernel may add in another order: the numerics are `rounding`.
     """
     return Rule(
         name="fuse_batch_matmul_transpose",

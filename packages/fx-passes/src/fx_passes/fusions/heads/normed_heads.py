@@ -92,7 +92,7 @@ def heads_problem(match: Match) -> NoMatch | None:
 
 
 def _literal_problem(match: Match) -> NoMatch | None:
-    """Return what is wrong with the dimension or the epsilons."""
+    """Return the problem with the dimension or the epsilons."""
     bound = match.bound
     if bound["split_dim"] not in {-1, 1}:
         return NoMatch(f"the split is along dimension {bound['split_dim']}, not the last")
@@ -111,7 +111,7 @@ def _literal_problem(match: Match) -> NoMatch | None:
 
 
 def _size_problem(match: Match) -> NoMatch | None:
-    """Return what is wrong with the sizes of the heads."""
+    """Return the problem with the sizes of the heads."""
     tensors = match.tensors("q_weight", "q_heads", "k_heads")
     if isinstance(tensors, NoMatch):
         return tensors
@@ -134,13 +134,13 @@ def call_of(
     angles: Callable[[GraphBuilder], tuple[Node, Node]],
     cache: AngleCache | None = None,
 ) -> QkvCall:
-    """Return what is to be built for a match that `heads_problem` has nothing against.
+    """Return the call to build for a match that `heads_problem` accepts.
 
     Args:
         match: The match.
         rotary_dim: How much of each head is rotated.
-        angles: Gives cosines and sines, [1, T, 1, rotary_dim].
-        cache: Where the graph looks them up, one row for each token; None where it does not.
+        angles: Returns cosines and sines, [1, T, 1, rotary_dim].
+        cache: The look-up of cosines and sines, one row per token; None without a look-up.
     """
     weight, sizes = match.value("q_weight"), match.bound["sizes"]
     epsilon = match.bound["q_epsilon"]
@@ -173,14 +173,14 @@ def call_of(
 def kernel_problem(
     call: QkvCall, kernels: tuple[VendorKernel, ...], *, without: str
 ) -> NoMatch | None:
-    """Return why the fused operator would be no better than what it replaces.
+    """Return why the fused operator would not be better than the operators it replaces.
 
-    It is not where it runs by its reference, which launches one operator after the other.
+    It is not better if it runs by its reference, which launches one operator after the other.
 
     Args:
-        call: What would be built.
-        kernels: The kernels that may be installed; empty where the operator itself is asked for.
-        without: What comes of it where there is none.
+        call: The call to build.
+        kernels: Vendor kernels that may be installed; empty to use the operator itself.
+        without: What happens if there is none.
     """
     if not kernels or installed_kernel(kernels, call) is not None:
         return None

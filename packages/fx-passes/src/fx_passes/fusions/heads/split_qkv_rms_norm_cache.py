@@ -205,18 +205,18 @@ def fuse_split_qkv_rms_norm_mrope(
 ) -> Rule:
     """Return the rule that fuses the split of qkv, the norms of q and k, and `npu_mrope`.
 
-    As SGLang writes it: q and k cut into heads by one reshape and put together by another, in any
-    shape; positions [T], or [m, T] with m sections (multimodal RoPE); a bias after the norms or
-    none; partial RoPE where the cache is narrower than a head. Cosines and sines are looked up and
+    Matches SGLang's form: q and k are split into heads by one reshape and joined by another, in any
+    shape; positions [T], or [m, T] with m sections (multimodal RoPE); optional bias after the
+    norms; partial RoPE if the cache is narrower than a head. Cosines and sines are looked up and
     doubled once for all layers that share positions and cache (`ShareEqualCallsPass`).
 
-    Only where a vendor kernel is installed and able: spelt out, the fused operator rotates q and k
-    by one operator each, where `npu_mrope` does both. With `kernels=()` that is done, with the same
-    bits.
+    Applies only if a suitable vendor kernel is installed: without one, the fused operator rotates q
+    and k by one operator each, while `npu_mrope` rotates both. With `kernels=()` this is done, with
+    the same bits.
 
     Args:
         kernels: Vendor kernels, in order of preference.
-        soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
+        soc: Name of the device as returned by `torch.npu.get_device_name()`; empty for any.
     """
     return _rule("mrope", _mrope, "npu::npu_mrope", kernels, soc)
 

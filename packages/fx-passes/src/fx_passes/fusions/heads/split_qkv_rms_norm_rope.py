@@ -78,7 +78,7 @@ def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None
 
 
 def _rotation_problem(match: Match) -> NoMatch | None:
-    """Return what is wrong with the cosines and sines."""
+    """Return the problem with the cosines and sines."""
     tensors = match.tensors("q", "cos", "sin")
     if isinstance(tensors, NoMatch):
         return tensors

@@ -131,16 +131,16 @@ def _rewrite_regrouped(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def fuse_add_rms_norm_cast() -> tuple[Rule, ...]:
     """Return the rules residual add + RMSNorm + cast to float32 to one operator.
 
-    As mixtures of experts write it, whose gate reads the norm in float32 and whose experts read it
-    as it is. After `npu_add_rms_norm` or after an addition and `npu_rms_norm`; any eps; with and
-    without further use of the norm, of the sum and of rstd. The second rule is for a view before
-    the cast that keeps the rows, `view(-1, hidden)` or `flatten(0, 1)`, which may be used further
-    too.
+    Matches mixtures of experts, whose gate reads the norm in float32 and whose experts read it
+    unchanged. After `npu_add_rms_norm` or after an addition and `npu_rms_norm`; any eps; with and
+    without other uses of the norm, of the sum and of rstd. The second rule is for a view before
+    the cast that keeps the rows, `view(-1, hidden)` or `flatten(0, 1)`, which may also have other
+    uses.
 
-    Source of the dtype table: aclnnAddRmsNormCast takes x1, x2 and gamma of one type, float16 or
-    bfloat16, of 1 to 8 dimensions; x1 and x2 have one shape; its float32 result is the rounded one.
-    Norms that were quantised instead belong to the rules of that. The kernel keeps what the
-    operators round in between: the numerics are `rounding`.
+    Source of the dtype table: aclnnAddRmsNormCast accepts x1, x2 and gamma of one type, float16 or
+    bfloat16, with 1 to 8 dimensions; x1 and x2 have the same shape; its float32 result is the
+    rounded one. Norms with quantisation are left to the quantisation rules. The kernel does not
+    round intermediate values as the operators do: the numerics are `rounding`.
     """
     operators = (
         "npu::npu_rms_norm",

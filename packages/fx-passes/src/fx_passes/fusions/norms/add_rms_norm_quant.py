@@ -175,13 +175,15 @@ def fuse_add_rms_norm_quant() -> Rule:
     by the scale) and False (multiplies by its reciprocal, as SGLang and vLLM-Ascend emit it); with
     and without use of the sum; after `npu_add_rms_norm` or after an addition and `npu_rms_norm`.
 
-    The fused operator always runs with `div_mode=True`, the only one that A2 and A3 take. For
-    `False` the scale is taken from the `reciprocal` in the graph, or computed by one (an operator
-    on one row, one for all that share a scale, none where it is a constant of the module). Source
-    of the dtype table: aclnnAddRmsNormQuantV2 takes float16 with float32 scales and int32 offsets,
-    or bfloat16 throughout, scales of gamma's shape; float16 scales and offsets are cast.
+    The fused operator always runs with `div_mode=True`, the only mode that A2 and A3 support. For
+    `False` the scale is the input of the `reciprocal` in the graph, or computed by a new one (an
+    operator on one row, shared by all users of a scale; none if it is a constant of the module).
+    Source
+    of the dtype table: aclnnAddRmsNormQuantV2 accepts float16 with float32 scales and int32
+    offsets, or bfloat16 throughout, and scales of gamma's shape; float16 scales and offsets are
+    cast.
 
-    The kernel quantises the norm as it is before rounding, and y / s and y * (1 / s) differ: int8
+    The kernel quantises the norm before rounding it, and y / s and y * (1 / s) differ: int8
     values may differ by one. The numerics are `rounding`.
     """
     return Rule(

@@ -1,4 +1,4 @@
-"""A view between a norm and what works on its rows: another number of leading dimensions."""
+"""Views between a norm and operators on its rows that change the number of leading dimensions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["flattened_rows", "regroup", "reshaped_rows", "rows_problem"]
 
 
 def reshaped_rows(normed: Tensor, shape: Sequence[int]) -> Linked:
-    """View or reshape what was normed in a pattern; a link of `combine`."""
+    """View or reshape the result of a norm in a pattern; a link of `combine`."""
     return label(torch.ops.aten.reshape(normed, shape), "rows"), {}
 
 
 def flattened_rows(normed: Tensor, first: int, last: int) -> Linked:
-    """Flatten dimensions of what was normed, as graphs of Dynamo spell it; a link of `combine`."""
+    """Flatten dimensions of a norm's result, as Dynamo graphs write it; a link of `combine`."""
     return label(torch.ops.aten.flatten.using_ints(normed, first, last), "rows"), {}
 
 
@@ -57,14 +57,14 @@ def rows_problem(match: Match) -> NoMatch | None:
 def regroup(
     match: Match, build: GraphBuilder, source: Node, *, val: object, one_each: bool = False
 ) -> Node:
-    """Return a value of the shape of `x`, viewed as the match views what was normed.
+    """Return a value of the shape of `x` with the view that the match applies to the norm.
 
     Args:
         match: A match of `reshaped_rows` or `flattened_rows` that `rows_problem` accepts.
         build: The builder of the rewrite.
         source: The value: of the shape of `x`, contiguous.
         val: The fake value of the result.
-        one_each: Whether the value has one number for each row, so no last dimension.
+        one_each: Whether the value has one number per row, so no last dimension.
 
     Raises:
         RuleError: The match has no view, or was not checked.

@@ -47,13 +47,14 @@ def _shifted(normed: Tensor, beta: Tensor) -> Linked:
 
 
 def residual_norm_patterns(*closing: Link) -> tuple[Pattern, ...]:
-    """Return the patterns of a residual add, RMSNorm, a bias or none, and further links.
+    """Return the patterns of a residual add, RMSNorm, an optional bias, and further links.
 
-    Their inputs are `x`, `residual`, `weight`, `epsilon`, perhaps `beta`, and those of the links;
-    the output `total` is the sum, and the label `total_source` is on what computes it.
+    Their inputs are `x`, `residual`, `weight`, `epsilon`, optionally `beta`, and those of the
+    links; the output `total` is the sum, and the label `total_source` is on the node that computes
+    it.
 
     Args:
-        closing: The first takes the norm first.
+        closing: The links after the norm; the first parameter of the first one is the norm.
     """
     openings = (
         (opening, *shift) for shift in ((), (_shifted,)) for opening in (_joined, _separate)

@@ -1,1 +1,1 @@
-"""Fusions of several ranks: communication, and what stands beside it."""
+"""Fusions across ranks: communication and the operators next to it."""

@@ -1,4 +1,4 @@
-"""The own part of what was gathered from all ranks: no communication is needed for it."""
+"""Replaces a rank's own part of a gathered tensor, which needs no communication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["gathered", "remove_gather_of_own_shard"]
 
 
 def gathered(shard: Tensor, size: int, group: str) -> Tensor:
-    """Return, in a pattern, what all ranks have, one after the other."""
+    """Return the tensors of all ranks, concatenated; for use in a pattern."""
     collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
     waited: Tensor = collectives.wait_tensor(collectives.all_gather_into_tensor(shard, size, group))
     return waited
@@ -95,13 +95,14 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 
 def remove_gather_of_own_shard(groups: tuple[ParallelGroup, ...]) -> tuple[Rule, ...]:
-    """Return the rules that take a rank's own part of a gathered tensor from where it came.
+    """Return the rules that replace a rank's own part of a gathered tensor by the gather's input.
 
-    By `chunk`, `split` or a slice along the first dimension. Where nothing else uses what was
-    gathered, the all-gather goes. Exact. A rule for each rank that this process has in a group.
+    Matches `chunk`, `split` or a slice along the first dimension. If nothing else uses the gathered
+    tensor, the all-gather is removed. Exact. One rule for each rank that this process has in a
+    group.
 
     Args:
-        groups: The groups whose all-gathers are meant.
+        groups: The groups of the all-gathers.
     """
 
     def rule(name: str, patterns: tuple[Pattern, ...], rank: int) -> Rule:

@@ -1,4 +1,4 @@
-"""A norm of what all ranks have, rewritten to work on a part of the tokens on each rank."""
+"""Rewrites a norm after an all-reduce so that each rank normalises a part of the tokens."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _gathered_and_cut(
 
 
 def _added(rows: Tensor, extra: Tensor) -> Linked:
-    """As Qwen3-VL adds what it sees to the first layers."""
+    """The addition of visual features to the first layers, as in Qwen3-VL."""
     return rows + extra, {}
 
 
@@ -210,26 +210,26 @@ def _whole(shard: Node, group: ParallelGroup, whole: Tensor, build: GraphBuilder
 def shard_all_reduce_norm(
     groups: tuple[ParallelGroup, ...], *, tokens_divide: bool = False
 ) -> Rule:
-    """Return the rule that normalises a shard where all ranks have what is normalised.
+    """Return the rule that normalises a shard if all ranks have the input of a norm.
 
     Sequence parallelism: each rank normalises its own part of the tokens. The two collectives move
-    as many bytes as the all-reduce; the norm and what is fused with it work on a part, and the
+    as many bytes as the all-reduce. The norm and what is fused with it work on a part, and the
     residual stays sharded: its all-gather and the chunk of the next layer cancel out by
-    `remove_gather_of_own_shard`, which belongs into the same pass. The graph means the same after
+    `remove_gather_of_own_shard`, which belongs into the same pass. The graph is equivalent after
     each rewrite; no step relies on another.
 
     With a residual, before or after `fuse_add_rms_norm`, or without one (the first layer), and with
-    another addition before it. Where the rows come from an all-gather, nothing is scattered: the
-    norm works on what was gathered, if all that was gathered is normalised. Pays for many tokens;
-    leave that to `PassSelection` with a `TokenRange`.
+    an optional preceding addition. If the rows come from an all-gather, nothing is scattered: the
+    norm works on the input of the all-gather, if the whole result is normalised. Pays off for many
+    tokens; use `PassSelection` with a `TokenRange` for this.
 
-    Sums may be added up in another order, and a fused kernel rounds elsewhere: the numerics are
+    Sums may be computed in another order, and a fused kernel rounds differently: the numerics are
     `rounding`.
 
     Args:
         groups: The groups whose all-reduces may be rewritten.
-        tokens_divide: Whether the caller pads numbers of tokens that the graph does not know, so
-            that they divide by the number of ranks. Where that is not so and not known, the rule
+        tokens_divide: Whether the caller pads numbers of tokens that the graph does not know to
+            multiples of the number of ranks. If a number is unknown and not padded, the rule
             does not apply.
     """
     return Rule(

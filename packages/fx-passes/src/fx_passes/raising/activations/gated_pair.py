@@ -26,13 +26,13 @@ _REQUIREMENTS = (
 
 
 def pair_problem(match: Match) -> NoMatch | None:
-    """Return why `gate` and `up` are not what a kernel of two halves takes side by side."""
+    """Return why a kernel on two adjacent halves does not support `gate` and `up`."""
     return first_unmet(match, *_REQUIREMENTS) or layout_problem(match, "y")
 
 
 def side_by_side(match: Match, build: GraphBuilder) -> Node:
     """Build the concatenation of `gate` and `up` along the last dimension.
 
-    Where one of them is in float32, so is their product, and so is the concatenation.
+    If one of them is float32, so is their product, and so is the concatenation.
     """
     return build.call("aten::cat", [match.bound["gate"], match.bound["up"]], -1)

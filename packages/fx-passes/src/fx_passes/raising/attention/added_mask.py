@@ -19,13 +19,13 @@ _FAR_BELOW = -1e4
 
 
 def seen_keys(mask: Node, effects: EffectTable) -> Node | None:
-    """Return the bool mask that an added mask was chosen by, True for a key that is seen, or None.
+    """Return the bool mask of an additive mask, True for a key that is attended to, or None.
 
-    Models make such a mask as `where(seen, 0, minimum of the dtype)`.
+    Models build such a mask as `where(seen, 0, minimum of the dtype)`.
 
     Args:
-        mask: What is added to the scores.
-        effects: Tells what is written later.
+        mask: The mask added to the scores.
+        effects: Reports later writes.
     """
     aten = torch.ops.aten
     chosen = {aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar}

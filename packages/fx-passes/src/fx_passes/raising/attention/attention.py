@@ -274,7 +274,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 
 def kernel_mask(match: Match, build: GraphBuilder, query: torch.Tensor) -> tuple[Node | None, int]:
-    """Return the mask as the kernel wants it, True for what is not seen, and the sparse mode."""
+    """Return the mask for the kernel, True for masked keys, and the sparse mode."""
     mask = seen_mask(match)
     if mask is not None:
         value = value_of(mask)

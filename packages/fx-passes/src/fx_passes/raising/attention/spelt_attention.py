@@ -1,4 +1,4 @@
-"""Attention spelt out as two matrix products around a softmax."""
+"""Attention written as two matrix products around a softmax."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _scale_problem(match: Match) -> NoMatch | None:
 
 
 def scale_of(match: Match) -> float:
-    """Return what the scores of a match are multiplied by."""
+    """Return the factor of the scores of a match."""
     scale, divisor = (match.bound.get(name, 1.0) for name in ("scale", "divisor"))
     if not isinstance(scale, (int, float)) or not isinstance(divisor, (int, float)):
         raise RuleError("reading the scale of attention: the match was not checked")
@@ -189,11 +189,11 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def spelt_attention() -> Rule:
     """Return the rule `softmax(q @ k.T * scale + mask) @ v` to `scaled_dot_product_attention`.
 
-    That is `attn_implementation="eager"` of transformers. The mask is a bool mask made an added one
-    by `where(seen, 0, minimum)`; scores, softmax and weights may be in float32. Only what
-    `raise_attention` takes is rewritten, and that rule must come after this one.
+    This is `attn_implementation="eager"` of transformers. The mask is a bool mask made additive
+    by `where(seen, 0, minimum)`; scores, softmax and weights may be in float32. Only matches that
+    `raise_attention` supports are rewritten, and that rule must come after this one.
 
-    Kernels round the scores elsewhere: the numerics are `rounding`.
+    Kernels round the scores differently: the numerics are `rounding`.
     """
     return Rule(
         name="spelt_attention",

@@ -43,7 +43,7 @@ def _scaled_after_cast(
 def _scaled_after_type_as(
     x: Tensor, weight: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
 ) -> dict[str, Tensor]:
-    """The same, with the rounding spelt `type_as`: Llama 4."""
+    """The same, with the rounding written as `type_as`: Llama 4."""
     return {"y": weight * _norm(x.to(torch.float32), shape, epsilon).type_as(like)}
 
 
@@ -58,7 +58,7 @@ def _scaled_before_cast(
 def _scaled_before_type_as(
     x: Tensor, weight: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
 ) -> dict[str, Tensor]:
-    """The same, with the rounding spelt `type_as`: Gemma."""
+    """The same, with the rounding written as `type_as`: Gemma."""
     scaled = label(_norm(x.to(torch.float32), shape, epsilon) * weight, "wide")
     return {"y": scaled.type_as(like)}
 
@@ -132,7 +132,7 @@ def _scaled(x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float) -> 
 def _operator(
     x: Tensor, weight: Tensor | None, shape: Sequence[int], epsilon: float | None
 ) -> dict[str, Tensor]:
-    """As `torch.nn.RMSNorm` calls it, and what is left of the others."""
+    """The call made by `torch.nn.RMSNorm`, which also remains of the other forms."""
     return {"y": label(torch.ops.aten.rms_norm(x, shape, weight, epsilon), "wide")}
 
 
@@ -229,20 +229,20 @@ def _gamma(match: Match, build: GraphBuilder, x: torch.Tensor) -> Node:
 def raise_rms_norm() -> Rule:
     """Return the rule `aten::rms_norm`, with casts and a weight around it, to `npu_rms_norm`.
 
-    That is what `torch.nn.RMSNorm` calls, and what `spelt_rms_norm` makes of norms that are spelt
-    out. Models in float32, bfloat16 and float16:
+    `torch.nn.RMSNorm` calls this operator, and `spelt_rms_norm` rewrites expanded norms to it. For
+    models in float32, bfloat16 and float16:
 
     - rounded before the product with the weight (Llama, Qwen2, Qwen3, Mistral): the weight has the
       dtype of x, for which the kernel rounds at the same place;
     - rounded after it (Gemma, OLMo, `torch.nn.RMSNorm`): the kernel gets a float32 weight, for
       which it multiplies in float32. For Gemma that is `1 + weight.float()`, which stays in the
-      graph as the model spells it: one operator on one row. `npu_gemma_rms_norm` is not used; its
+      graph: one operator on one row. `npu_gemma_rms_norm` is not used, because its
       kernel adds the offset in the weight's dtype and exists on fewer devices;
     - without a weight (norms of queries and keys): the kernel gets ones, which
-      `ShareEqualCallsPass` leaves once for all norms of a size.
+      `ShareEqualCallsPass` shares between all norms of a size.
 
-    Source of the dtype table: aclnnRmsNorm takes float32, float16 and bfloat16, and gamma of the
-    same type or float32. Sums may be added up in another order: the numerics are `rounding`.
+    Source of the dtype table: aclnnRmsNorm accepts float32, float16 and bfloat16, and gamma of the
+    same type or float32. Sums may be computed in another order: the numerics are `rounding`.
     """
     return Rule(
         # A cast of the weight, or ones, are made for each norm and then shared.

@@ -112,13 +112,13 @@ def _aten_wide_root(x: Tensor, dims: Sequence[int], epsilon: float) -> dict[str,
 
 
 def _late_epsilon_rsqrt(x: Tensor, dims: Sequence[int], epsilon: float) -> dict[str, Tensor]:
-    """What the check refuses."""
+    """A form that the check rejects."""
     root = torch.rsqrt(torch.ops.aten.mean.dim(x.pow(2), dims, True))
     return {"y": x * label(root + epsilon, "late_epsilon")}
 
 
 def _late_epsilon_sqrt(x: Tensor, dims: Sequence[int], epsilon: float) -> dict[str, Tensor]:
-    """What the check refuses."""
+    """A form that the check rejects."""
     root = torch.sqrt(torch.ops.aten.mean.dim(x.pow(2), dims, True))
     return {"y": x / label(root + epsilon, "late_epsilon")}
 
@@ -173,11 +173,11 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def spelt_rms_norm() -> Rule:
     """Return the rule `x * rsqrt(mean(x ** 2) + eps)` to `aten::rms_norm` without a weight.
 
-    Any eps; squares by `pow`, `square` or a product; the root by `rsqrt`, powers, a reciprocal or a
-    division; in any floating-point dtype of 16 or 32 bits. `raise_rms_norm` makes a kernel of it,
-    with the weight and the casts around it, and must come after this rule.
+    Any eps; squares as `pow`, `square` or a product; the root as `rsqrt`, powers, a reciprocal or a
+    division; in any floating-point dtype of 16 or 32 bits. `raise_rms_norm` rewrites it to a
+    kernel, with the weight and the casts around it, and must come after this rule.
 
-    Where x has 16 bits, the torch operators round after each step, the kernel once: the numerics
+    If x has 16 bits, the torch operators round after each step, the kernel once: the numerics
     are `rounding`.
     """
     return Rule(

@@ -150,13 +150,13 @@ def _dtype_problem(match: Match, x: str, cos: str) -> NoMatch | None:
 
 
 def _angles_problem(match: Match, x: str, cos: str, *, share: int = 1) -> NoMatch | None:
-    """Return why the kernel cannot spread the cosines over x.
+    """Return why the kernel cannot broadcast the cosines over x.
 
     Args:
         match: The match.
-        x: Name of what is rotated.
+        x: Name of the rotated value.
         cos: Name of the cosines.
-        share: How many elements of the last dimension of x have one angle.
+        share: How many elements of the last dimension of x have the same angle.
     """
     tensors = match.tensors(x, cos)
     if isinstance(tensors, NoMatch):

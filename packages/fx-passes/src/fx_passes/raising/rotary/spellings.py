@@ -1,8 +1,8 @@
-"""How models spell a rotation: patterns that say in their labels what kind of rotation it is.
+"""The forms in which models write a rotation: patterns whose labels give the kind of rotation.
 
-The labels: `neighbours` where the elements 2 i and 2 i + 1 are rotated, not i and i + half;
-`backwards` where the angle is negative; `halved` where cosines and sines have half the size of x
-and the halves of the result are computed one by one; `complex` where they are complex numbers.
+The labels: `neighbours` if the elements 2 i and 2 i + 1 are rotated, not i and i + half;
+`backwards` if the angle is negative; `halved` if cosines and sines have half the size of x
+and the halves of the result are computed separately; `complex` if they are complex numbers.
 """
 
 from __future__ import annotations

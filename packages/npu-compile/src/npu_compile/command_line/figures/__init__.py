@@ -1,1 +1,1 @@
-"""Pictures of what commands found, drawn by matplotlib, which the extra ``plot`` brings."""
+"""Pictures of command results, drawn with matplotlib (extra ``plot``)."""

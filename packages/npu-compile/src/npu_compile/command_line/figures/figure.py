@@ -1,4 +1,4 @@
-"""A figure of matplotlib, written as SVG or PNG; nothing of matplotlib's settings is changed."""
+"""A matplotlib figure, written as SVG or PNG without changing matplotlib's settings."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ _SETTINGS = MappingProxyType(
 
 
 def require_drawable(path: str | Path) -> None:
-    """See that a figure can be drawn into a file, before the work whose result it shows.
+    """Check that a figure can be written to a file, before computing what it shows.
 
     Raises:
-        ConfigError: another ending, no such folder, or there is no matplotlib.
+        ConfigError: The file has another ending, its folder does not exist, or matplotlib is
+            missing.
     """
     place = Path(path)
     if place.suffix not in _FORMATS:
@@ -58,10 +59,10 @@ def require_drawable(path: str | Path) -> None:
 
 
 def require_folder(path: str | Path, doing: str) -> None:
-    """See that there is a folder for a file.
+    """Check that the folder of a file exists.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: It does not.
     """
     if not Path(path).parent.is_dir():
         raise ConfigError(
@@ -71,15 +72,15 @@ def require_folder(path: str | Path, doing: str) -> None:
 
 
 class Figure:
-    """One figure with one pair of axes.
+    """A figure with one pair of axes.
 
     Args:
-        path: what it is written into; its ending chooses the format.
-        width: in inches.
-        height: in inches.
+        path: file to write; its ending selects the format.
+        width: width in inches.
+        height: height in inches.
 
     Attributes:
-        axes: of matplotlib.
+        axes: matplotlib's axes.
 
     Raises:
         ConfigError: as for :func:`require_drawable`.
@@ -109,6 +110,6 @@ class Figure:
             raise ConfigError(f"drawing {str(self._path)!r}: {error}; name another file") from error
 
     def hide_frame(self, *sides: str) -> None:
-        """Leave out sides of the frame."""
+        """Hide sides of the frame."""
         for side in sides:
             self.axes.spines[side].set_visible(False)

@@ -33,10 +33,10 @@ _HEIGHT = 0.74
 
 
 def draw_fusions(explanation: Explanation, path: str | Path) -> None:
-    """Draw what a step launches before fusion and after it, and what became what.
+    """Draw the launches of a step before and after fusion, and how they correspond.
 
     Raises:
-        ConfigError: the configuration fuses nothing, there is no matplotlib, or the file cannot be
+        ConfigError: The configuration fuses nothing, matplotlib is missing, or the file cannot be
             written.
     """
     before, after = explanation.operators_before, explanation.operators_after
@@ -93,7 +93,7 @@ def _folded(
 
 
 def _became(match: MatchRecord, gone: set[str], new: set[str]) -> tuple[list[str], list[str]]:
-    """Return the operators that a match replaced, and those in their place."""
+    """Return the operators that a match replaced, and their replacements."""
     old = {match.anchor, *match.removed, *match.replaced}
     made = {match.anchor, *match.created, *match.replaced.values()}
     return sorted(old & gone), sorted(made & new)
@@ -104,7 +104,7 @@ def _rows_after(
     left: dict[str, float],
     links: Sequence[tuple[Sequence[str], Sequence[str]]],
 ) -> dict[str, float]:
-    """Return the rows on the right: of what stays as on the left, of what is new where it was."""
+    """Return the rows of the right side: unchanged operators as on the left, new ones in place."""
     wanted = dict(left)
     for old, made in links:
         rows = [left[name] for name in old if name in left]

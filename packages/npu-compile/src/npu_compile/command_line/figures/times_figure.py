@@ -19,7 +19,7 @@ def draw_times(times: Sequence[ModeTimes], path: str | Path) -> None:
     """Draw the median of each mode, its quartiles as a line, and the part of its updates.
 
     Raises:
-        ConfigError: there is no matplotlib, or the file cannot be written.
+        ConfigError: matplotlib is missing, or the file cannot be written.
     """
     figure = Figure(path, width=7.2, height=0.9 + 0.45 * len(times))
     axes, eager = figure.axes, eager_of(times)

@@ -43,10 +43,10 @@ _SIMULATED = (
 
 
 def draw_trace(trace: StepTrace, path: str | Path) -> None:
-    """Draw the traced steps, from the first call of the host to the end of the device's work.
+    """Draw the traced steps, from the first host call to the end of the device's work.
 
     Raises:
-        ConfigError: there is no matplotlib, or the file cannot be written.
+        ConfigError: matplotlib is missing, or the file cannot be written.
     """
     host, device = [*_spans(trace.host, trace)], [*_spans(trace.device, trace)]
     names = _track_names(trace.host)
@@ -137,10 +137,10 @@ def _explain_colours(axes: Any, bars: _Bars, *, has_lane: bool) -> None:
 
 
 class _Bars:
-    """Bars on rows, in milliseconds since a moment.
+    """Bars on rows, in milliseconds since a start time.
 
     Attributes:
-        end: of the last bar.
+        end: end of the last bar.
     """
 
     def __init__(self, axes: Any, began: float) -> None:

@@ -1,4 +1,4 @@
-"""The lengths of all draft steps that one graph holds, given those of the first."""
+"""Computes the lengths of all draft steps in one graph from those of the first step."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def draft_lengths(
 ) -> dict[str, dict[str, list[int]]]:
     """Return the lengths of draft steps by parameter group, ``draft.0`` to ``draft.<n-1>``.
 
-    A draft model proposes token behind token. With all of its steps in one graph each one has a
-    parameter group of its own, as each sequence has a token more in the cache than at the step
-    before. The model's attention is recorded in the group of its step:
+    A draft model proposes one token after another, and each sequence has one more token in the
+    cache at each step. If all steps are in one graph, each step therefore has a parameter group of
+    its own. Record the attention of a step in its group:
     ``recorder.attention(f"draft.{step}/{layer}", kind, arguments, group=f"draft.{step}")``.
 
     Args:
-        first: by argument name, of the first draft step.
-        num_steps: draft steps in the graph, at least 1.
-        growing: names of the arguments that count the tokens of each sequence in the cache. A
-            length of 0 stays: a row of padding has none.
+        first: lengths of the first draft step, by argument name.
+        num_steps: number of draft steps in the graph, at least 1.
+        growing: names of the arguments that count the cached tokens of each sequence. A length of
+            0, which marks a row of padding, does not grow.
 
     Raises:
-        InputError: no step, or ``growing`` names what ``first`` does not give.
+        InputError: There is no step, or ``growing`` has a name that ``first`` does not have.
     """
     unknown = sorted(set(growing) - first.keys())
     if num_steps < 1 or unknown:

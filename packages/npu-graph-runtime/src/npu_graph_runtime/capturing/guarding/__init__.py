@@ -1,1 +1,1 @@
-"""Finding what a capture cannot record, in an eager run."""
+"""Finds work that cannot be captured, in an eager run."""

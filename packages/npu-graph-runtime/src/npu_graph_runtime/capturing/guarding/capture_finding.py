@@ -1,4 +1,4 @@
-"""What a function does that a captured graph cannot repeat, and where."""
+"""Work of a function that a captured graph cannot repeat, and its source line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 
 class FindingKind(enum.Enum):
-    """What is wrong at a line. The value is for messages."""
+    """The kind of problem at a line. The value is for messages."""
 
     SCALAR_READ = "reads a value of the device on the host"
     COPY_TO_HOST = "copies from the device to the host"
@@ -69,14 +69,14 @@ class CaptureFinding:
     """A line of a function that a captured graph cannot repeat.
 
     Attributes:
-        kind: what is wrong.
-        operator: the operator or function that does it, such as ``aten._local_scalar_dense``.
-        file: the file of the line; empty where the line is not known.
-        line: number of the line; 0 where it is not known.
-        module: qualified name of the ``nn.Module`` whose method it is; empty outside of modules.
-        detail: more about what was found, for messages; may be empty.
-        is_of_first_call: whether a second call did not do it, as where a function fills a cache. A
-            capture does not meet it behind a warm-up run.
+        kind: the kind of problem.
+        operator: the operator or function that causes it, such as ``aten._local_scalar_dense``.
+        file: file of the line; empty if unknown.
+        line: number of the line; 0 if unknown.
+        module: qualified name of the ``nn.Module`` whose method it is; empty outside modules.
+        detail: more details for messages; may be empty.
+        is_of_first_call: whether a second call did not do it, for example because a function fills
+            a cache. A capture after a warm-up run does not meet it.
     """
 
     kind: FindingKind

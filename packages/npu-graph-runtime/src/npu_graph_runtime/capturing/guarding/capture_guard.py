@@ -1,4 +1,4 @@
-"""Runs a function eagerly before its capture, and finds what the capture cannot record."""
+"""Runs a function eagerly before its capture, to find work that cannot be captured."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LISTED = 5
 
 
 class CaptureGuard(enum.Enum):
-    """Whether one more eager run before each capture looks for what cannot be captured."""
+    """Whether an extra eager run before each capture looks for work that cannot be captured."""
 
     OFF = "off"
     """No such run: the device refuses what it cannot capture."""
@@ -43,7 +43,7 @@ class CaptureGuard(enum.Enum):
     """Warn of what the run finds, and go on to the capture."""
 
     RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.UncapturableError`; nothing is captured."""
+    """Raise :class:`~npu_graph_runtime.errors.UncapturableError`; nothing is captured."""
 
 
 class GuardedRun:
@@ -53,17 +53,17 @@ class GuardedRun:
     segments of a breakable capture are not watched.
 
     Args:
-        function: what is captured.
-        watch: of this run; it sees which memory the run makes and keeps.
-        device: whose values the host may not read.
+        function: the function to be captured.
+        watch: watch of this run; it records the memory that the run allocates and keeps.
+        device: device whose values the host must not read.
         subject: what is captured, for messages.
         guard: what to do with findings.
-        host: which tensors are of the host; by default those of another device.
-        codes: gets the code of each function that is called.
+        host: decides which tensors are on the host; by default those of another device.
+        codes: receives the code of each function that is called.
 
     Attributes:
-        operators: looks at each operator.
-        findings: what was found, in the order of the run.
+        operators: inspects each operator.
+        findings: the findings, in the order of the run.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class GuardedRun:
 
     @property
     def findings(self) -> tuple[CaptureFinding, ...]:
-        """What was found, in the order of the run."""
+        """The findings, in the order of the run."""
         return tuple(self._found.values())
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Run the call once; raise, or warn of, what is wrong with it.
+        """Run the call once; raise an error or a warning for its findings.
 
         Args:
-            call: issues the work that is captured later.
+            call: launches the work that is captured later.
 
         Raises:
-            UncapturableError: something was found, and ``guard`` is ``RAISE``.
-            Exception: whatever ``call`` raises, unchanged.
+            UncapturableError: There are findings, and ``guard`` is ``RAISE``.
+            Exception: Any error of ``call``, unchanged.
         """
         memory = self._watch.memory
         memory.on_operator, memory.takes_apart = self.operators.see, True
@@ -132,13 +132,13 @@ class GuardedRun:
         warnings.warn(problem, RuntimeWarning, stacklevel=7)
 
     def add(self, kind: FindingKind, operator: str, place: ProgramPlace, detail: str = "") -> None:
-        """Note a finding; one of a kind at each line.
+        """Add a finding; only one of each kind per line.
 
         Args:
-            kind: what is wrong.
-            operator: what does it.
-            place: where.
-            detail: for messages.
+            kind: the kind of problem.
+            operator: the operator or function that causes it.
+            place: its source line.
+            detail: details for messages.
         """
         if not self._watch.memory.is_looking:
             return
@@ -162,7 +162,7 @@ class GuardedRun:
         kwargs: Mapping[str, Any],
         at_capture: Callable[..., Any] | None = None,
     ) -> Any:
-        """Call a function that runs eagerly at each replay too, without watching it."""
+        """Call, without watching it, a function that also runs eagerly at each replay."""
         del at_capture  # nothing is captured here
         with self._looking_away():
             result = function(*args, **kwargs)

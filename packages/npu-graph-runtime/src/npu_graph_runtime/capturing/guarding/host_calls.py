@@ -1,6 +1,6 @@
-"""Calls of Python that are no operators: those that wait for the device, print, or set a seed.
+"""Python calls that are not operators: those that synchronise, print, or set a seed.
 
-Python's profiling hook sees them, on the thread that runs; nothing is replaced.
+Python's profiling hook sees them, on the running thread; nothing is replaced.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def watched_host_calls(
 ) -> Iterator[None]:
     """Watch the calls of this thread in the block.
 
-    A profiler that is there already, such as ``cProfile``, does not see the block.
+    A profiler that is already active, such as ``cProfile``, does not see the block.
 
     Args:
-        add: called with what each call does, its name and its place.
-        is_on_host: whether a tensor is one of the host, which may be printed.
-        codes: gets the code of each function of the program that is called.
+        add: called with the effect, the name and the place of each call.
+        is_on_host: whether a tensor is on the host, and may be printed.
+        codes: receives the code of each function of the program that is called.
     """
 
     def see(frame: FrameType, event: str, argument: Any) -> None:
@@ -65,7 +65,7 @@ def watched_host_calls(
 def _python_call(
     frame: FrameType, is_on_host: Callable[[Tensor], bool]
 ) -> tuple[FindingKind | None, str]:
-    """Return what a function of Python does, and its name; ``None`` for nothing of interest."""
+    """Return the effect and the name of a Python function call; ``None`` if it is harmless."""
     name, file = frame.f_code.co_name, frame.f_code.co_filename
     if name in _SEEDS and (is_of_torch(file) or file == random.__file__):
         return FindingKind.RANDOM_SEED, name
@@ -79,7 +79,7 @@ def _python_call(
 
 
 def _call_of_torch(function: Any) -> tuple[FindingKind | None, str]:
-    """Return what a method in C does, and its name; ``None`` where it is none of torch."""
+    """Return the effect and the name of a C method call; ``None`` if it is not of torch."""
     owner = type(getattr(function, "__self__", None))
     name = f"{owner.__name__}.{function.__name__}"
     if all(base.__module__.partition(".")[0] != "torch" for base in owner.__mro__):

@@ -1,4 +1,4 @@
-"""Which tensors of a run are of the host, and which of the device."""
+"""Decides which tensors of a run are on the host, and which on the device."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ if TYPE_CHECKING:
 
 
 class HostTensors(Protocol):
-    """Tells tensors of the host from those of a device."""
+    """Distinguishes host tensors from device tensors."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether ``tensor.device`` tells them apart, so that operators show each copy."""
+        """Whether ``tensor.device`` distinguishes them, so that operators show each copy."""
         ...
 
     def is_on_host(self, tensor: Tensor, /) -> bool:
-        """Return whether a tensor is one of the host."""
+        """Return whether a tensor is on the host."""
         ...
 
     def is_pinned(self, tensor: Tensor, /) -> bool:
-        """Return whether a tensor of the host is in pinned memory."""
+        """Return whether a host tensor is in pinned memory."""
         ...
 
 
 class TensorsBesideADevice:
-    """Those of which the device is the CPU, unless that is the device: then there are none.
+    """Treats CPU tensors as host tensors, unless the CPU is the device; then there are none.
 
     Args:
-        device: of the run. The memory of the fake device is memory of the CPU.
+        device: device of the run. The memory of the fake device is CPU memory.
 
     Attributes:
         is_elsewhere: whether it is another device than the CPU.
@@ -40,9 +40,9 @@ class TensorsBesideADevice:
         self.is_elsewhere = device.type != "cpu"
 
     def is_on_host(self, tensor: Tensor) -> bool:
-        """Return whether a tensor is one of the host."""
+        """Return whether a tensor is on the host."""
         return self.is_elsewhere and tensor.device.type == "cpu"
 
     def is_pinned(self, tensor: Tensor) -> bool:
-        """Return whether a tensor of the host is in pinned memory."""
+        """Return whether a host tensor is in pinned memory."""
         return tensor.is_pinned()

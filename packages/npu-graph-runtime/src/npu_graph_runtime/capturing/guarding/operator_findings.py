@@ -1,4 +1,4 @@
-"""What operators do that a captured graph cannot repeat."""
+"""Finds operators that a captured graph cannot repeat."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MASKS = frozenset({torch.bool, torch.uint8})
 
 
 class OperatorFindings:
-    """Looks at each operator of a run.
+    """Inspects each operator of a run.
 
     Args:
-        add: called with what was found: its kind, the operator, the place and a detail.
-        host: which tensors are of the host.
+        add: called with each finding: its kind, the operator, the place and a detail.
+        host: decides which tensors are on the host.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class OperatorFindings:
         self._host_memory: list[_HostMemory] = []
 
     def place_of(self, made_by: str) -> ProgramPlace:
-        """Return the place of an operator, by what `MadeMemory` says of it."""
+        """Return the source line of an operator, from the description in `MadeMemory`."""
         return self._places.get(made_by, ProgramPlace("", 0))
 
     def see(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Look at one operator before it runs.
+        """Inspect one operator before it runs.
 
         Args:
             func: the operator.
@@ -74,7 +74,7 @@ class OperatorFindings:
             self._see_index(operator, args, kwargs, place)
 
     def end(self) -> None:
-        """Look at memory of the host that was copied from or to: is it still there?"""
+        """Check whether host memory that was copied from or to still exists."""
         for memory in self._host_memory:
             if memory.storage() is None:
                 self._add(memory.kind, memory.operator, memory.place, memory.detail)
@@ -111,15 +111,15 @@ class OperatorFindings:
         is_to_host: bool | None = None,
         is_async: bool,
     ) -> None:
-        """Look at a copy between host and device; any other is right.
+        """Inspect a copy between host and device; other copies are fine.
 
         Args:
-            operator: what copies.
-            place: where.
-            source: what is copied.
-            target: where to, unless the operator makes that.
-            is_to_host: whether that is on the host, where there is no target.
-            is_async: whether the host may go on.
+            operator: the operator that copies.
+            place: its source line.
+            source: the source tensor.
+            target: the target tensor, unless the operator allocates it.
+            is_to_host: whether the target is on the host, if there is no target tensor.
+            is_async: whether the host may continue.
         """
         if target is not None:
             is_to_host = self._is_on_host(target)

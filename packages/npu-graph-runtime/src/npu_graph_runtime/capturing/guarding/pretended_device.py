@@ -1,4 +1,4 @@
-"""Tensors of the CPU that play those of a device, so that a function is looked at without one."""
+"""Treats CPU tensors as device tensors, so that a function can be checked without a device."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _MIXED = frozenset({"copy_", "tensor_split", "__setitem__", "__getitem__"})
 
 
 class PretendedDevice(TorchFunctionMode):
-    """Takes tensors of the CPU for those of a device, unless the run puts them on the host.
+    """Treats CPU tensors as device tensors, unless the run puts them on the host.
 
-    On the host are: what `torch.tensor` makes without a device, what is made on or moved to the
-    CPU, what is pinned, and what is computed from these alone. Where a function says ``"npu"`` or
-    ``"cuda"``, the CPU is used. The device of all other tensors, as the function sees it, is one
-    of torch's out-of-tree backend, whose name is ``npu`` once torch_npu is imported.
+    On the host are: tensors made by `torch.tensor` without a device, tensors made on or moved to
+    the CPU, pinned tensors, and everything computed from these alone. If a function names ``"npu"``
+    or ``"cuda"``, the CPU is used. For all other tensors, the function sees a device of torch's
+    out-of-tree backend, whose name is ``npu`` once torch_npu is imported.
 
     Args:
-        add: called with what was found: its kind, the function, the place and a detail.
+        add: called with each finding: its kind, the function, the place and a detail.
 
     Attributes:
         is_elsewhere: false: operators see the CPU as the device of all tensors.
-        operators: sees copies; to be set before the mode is entered.
+        operators: inspects copies; set it before the mode is entered.
     """
 
     is_elsewhere = False
@@ -50,11 +50,11 @@ class PretendedDevice(TorchFunctionMode):
         self._pinned: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def is_on_host(self, tensor: Tensor) -> bool:
-        """Return whether a tensor is one of the host."""
+        """Return whether a tensor is on the host."""
         return _is_in(self._on_host, tensor) or self.is_pinned(tensor)
 
     def is_pinned(self, tensor: Tensor) -> bool:
-        """Return whether a tensor of the host is in pinned memory."""
+        """Return whether a host tensor is in pinned memory."""
         return _is_in(self._pinned, tensor) or tensor.is_pinned()
 
     def __torch_function__(
@@ -64,7 +64,7 @@ class PretendedDevice(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run a function of torch, and note what it moves."""
+        """Run a torch function, and track the tensors it moves."""
         del types
         name = getattr(func, "__name__", "")
         if name == "__get__":
@@ -142,7 +142,7 @@ class PretendedDevice(TorchFunctionMode):
         return self._note(result, self._on_host) if is_to_host else result
 
     def _made(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Make a tensor of values of Python."""
+        """Create a tensor from Python values."""
         is_pinned = kwargs.pop("pin_memory", False)
         target = _target(kwargs.pop("device", None))
         if name == "as_tensor" and isinstance(args[0], Tensor):
@@ -175,7 +175,7 @@ def _is_in(storages: Mapping[int, weakref.ref[torch.UntypedStorage]], tensor: Te
 
 
 def _target(device: Any) -> str | None:
-    """Return whether a device that a function names is the host or the device."""
+    """Return whether a device named by a function is the host or the device."""
     if device is None:
         return None
     return "host" if str(device).partition(":")[0] == "cpu" else "device"

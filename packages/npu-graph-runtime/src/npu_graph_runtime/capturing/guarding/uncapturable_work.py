@@ -1,4 +1,4 @@
-"""Looks at a function without capturing it: what could a capture not record?"""
+"""Checks a function for work that cannot be captured, without capturing it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _LAST_NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])*$")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class UncapturableWork:
-    """What a capture of a function could not record. ``str`` of it is for a person.
+    """Work of a function that cannot be captured. ``str()`` returns readable text.
 
     Attributes:
-        findings: in the order of the calls.
-        stopped: where and why a call ended early, so that the rest was not looked at; ``None``
-            where both calls returned.
+        findings: the findings in the order of the calls.
+        stopped: where and why a call ended early, so that the rest was not checked; ``None``
+            if both calls returned.
     """
 
     findings: tuple[CaptureFinding, ...]
@@ -51,7 +51,7 @@ class UncapturableWork:
         return not self.findings and self.stopped is None
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return all of it as plain data that JSON can hold."""
+        """Return the findings as plain data for JSON."""
         return {
             "findings": [
                 {**dataclasses.asdict(found), "kind": found.kind.name, "remedy": found.remedy}
@@ -80,24 +80,24 @@ def find_uncapturable(
     *,
     context: CallContext | None = None,
 ) -> UncapturableWork:
-    """Call a function twice without gradients, and find what a capture of it could not record.
+    """Call a function twice without gradients, and find work that a capture could not record.
 
-    It needs no device. Where all tensors are on the CPU they play those of a device: those that
-    are there before the call, and all that the function makes but for what it puts on the host
-    itself (``"cpu"``, `torch.tensor` without a device, pinned memory). Where a tensor is on another
-    device, that is looked at. The function runs for real, so it changes what it changes; compiled
-    functions run eagerly. A finding of the first call that the second does not repeat says so.
+    You need no device. If all tensors are on the CPU, they are treated as device tensors: those
+    that exist before the call, and all that the function creates, except those it puts on the host
+    explicitly (``"cpu"``, `torch.tensor` without a device, pinned memory). If a tensor is on
+    another device, that device is used. The function really runs, with all its side effects;
+    compiled functions run eagerly. A finding that only the first call has is marked as such.
 
-    Not found is what no operator and no call of Python shows: what a kernel in C++ reads, work of
-    other threads, and, on the CPU, moving to ``torch.device("cpu")`` (the text ``"cpu"`` is found),
-    since ``x.device`` is the same.
+    It cannot find work that shows in no operator and no Python call: reads in a C++ kernel, work of
+    other threads and, on the CPU, moves to ``torch.device("cpu")`` (the string ``"cpu"`` is found),
+    because ``x.device`` is the same.
 
     Args:
-        function: what would be captured.
+        function: the function that would be captured.
         args: its positional arguments.
         kwargs: its keyword arguments.
-        context: of functions that :func:`~npu_graph_runtime.runs_eagerly` marks: they are left out,
-            as in a breakable capture. ``None`` where the graph does not break at them.
+        context: context of functions marked by :func:`~npu_graph_runtime.runs_eagerly`, which are
+            then skipped, as in a breakable capture. ``None`` if the graph does not break at them.
     """
     kwargs = kwargs or {}
     calls: list[list[CaptureFinding]] = []
@@ -195,7 +195,7 @@ _KEPT = FindingKind.KEPT_MEMORY
 
 
 def _written_at(path: str, codes: Iterable[CodeType]) -> ProgramPlace:
-    """Return the line of functions that ran which writes an attribute or a name."""
+    """Return the line of an executed function that writes an attribute or a name."""
     match = _LAST_NAME.search(path)
     touched = None
     for code in sorted(codes, key=lambda code: (code.co_filename, code.co_firstlineno)):

@@ -1,1 +1,1 @@
-"""Inputs of a replay compared in one call of C, where a C compiler and Python's headers are."""
+"""Compares the inputs of a replay in one C call, if a C compiler and Python's headers exist."""

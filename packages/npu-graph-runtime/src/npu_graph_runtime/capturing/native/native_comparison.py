@@ -1,11 +1,11 @@
-"""Compiles `input_comparison.c` once a machine and Python, and loads it.
+"""Compiles `input_comparison.c` once per machine and Python version, and loads it.
 
-Asking a tensor from Python for its address takes some 70 ns, and for its layout as long again, so
-comparing the inputs of a piece would cost more than its replay. The file is small and includes
-nothing of torch: a compiler takes a third of a second for it. The result lies in a folder of built
-files under a key of all that it depends on, and is moved into place when it is complete, so several
-processes may build at once. Its name has the digest of its content: loading a file that was
-truncated later would end the process, so that is built again instead.
+Reading a tensor's address from Python takes some 70 ns, and its layout as long again, so comparing
+the inputs of a piece would cost more than its replay. The file is small and does not include torch:
+compiling it takes a third of a second. The result is stored in a cache folder under a key of
+everything it depends on, and is moved into place when it is complete, so several processes may
+build at once. Its name contains the digest of its content, so that a file truncated later is built
+again; loading it would end the process.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _TIME_LIMIT_SECONDS = 120
 
 
 class NativeComparison:
-    """Compares the inputs of replays in C. Made by :func:`find_native_comparison`.
+    """Compares the inputs of replays in C. Created by :func:`find_native_comparison`.
 
     Args:
         path: the built extension module.
-        offset: of torch's own tensor in a tensor of Python, in bytes.
+        offset: offset of torch's own tensor in a Python tensor, in bytes.
 
     Raises:
-        ImportError: the module cannot be loaded.
+        ImportError: The module cannot be loaded.
     """
 
     def __init__(self, path: Path, offset: int) -> None:
@@ -66,15 +66,15 @@ class NativeComparison:
         is_plain: Callable[[object], bool],
         in_turn: Sequence[tuple[weakref.ref[torch.Tensor], int]] = (),
     ) -> Holds | None:
-        """Return what compares other values with these, or ``None`` where it cannot.
+        """Return a function that compares other values with these, or ``None`` if there is none.
 
-        Of tensors address, shape, strides, dtype and type are compared, of plain values type and
-        value, of all else the type. Keeps no tensor.
+        Compares address, shape, strides, dtype and type of tensors, type and value of plain values,
+        and the type of anything else. Keeps no tensor.
 
         Args:
-            values: tensors of the device or of the CPU, plain values, others; ``None`` compares no
+            values: device tensors or CPU tensors, plain values, others; ``None`` compares no
                 values.
-            is_plain: says which are compared by value.
+            is_plain: decides which are compared by value.
             in_turn: tensors and their addresses, one of which is compared each time.
         """
         kinds = bytearray()
@@ -100,13 +100,13 @@ class NativeComparison:
 
 
 def find_native_comparison(folder: Path | None = None) -> NativeComparison | None:
-    """Return the comparison in C, built first where that was not done, or ``None``.
+    """Return the comparison in C, built if necessary, or ``None``.
 
-    There is none without a C compiler or Python's headers, where the folder cannot be written, or
-    on a torch that keeps its tensors elsewhere. Callers then compare in Python, more slowly.
+    There is none without a C compiler or Python's headers, if the folder cannot be written, or if
+    this torch has another memory layout. Callers then compare in Python, which is slower.
 
     Args:
-        folder: of built files; default ``~/.cache/npu-graph-runtime``.
+        folder: folder of built files; by default ``~/.cache/npu-graph-runtime``.
     """
     offset = tensor_offset()
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
@@ -123,9 +123,9 @@ def _built(folder: Path, compiler: str) -> Path:
     """Return the built module.
 
     Raises:
-        OSError: the folder cannot be written.
-        RuntimeError: there is no home folder.
-        SubprocessError: the compiler failed.
+        OSError: The folder cannot be written.
+        RuntimeError: There is no home folder.
+        SubprocessError: The compiler failed.
     """
     source = (files(__package__) / f"{_MODULE_NAME}.c").read_bytes()
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
@@ -159,5 +159,5 @@ def _built(folder: Path, compiler: str) -> Path:
 
 
 def _whole_name(file: Path, suffix: str) -> str:
-    """Return the name that a built file has as long as its content is whole."""
+    """Return the name that a complete built file must have."""
     return f"{_MODULE_NAME}-{hashlib.sha256(file.read_bytes()).hexdigest()[:32]}{suffix}"

@@ -1,1 +1,1 @@
-"""What a graph uses and does not own: seen at its capture, watched afterwards."""
+"""Memory that a graph uses but does not own: recorded at its capture, watched afterwards."""

@@ -1,13 +1,14 @@
-"""What a capture bakes in and nobody hands in at a replay: seen at the capture, compared later.
+"""Records what a capture depends on besides its arguments, and compares it later.
 
-Note [what is watched]: the operators of a capture say which memory they use. Memory that was there
-before is watched by its storage, at no cost: torch calls back when it is freed, and the next replay
-then compares all of it and raises. A storage that lives on with other memory (`resize_`) calls
-nobody, so one storage is compared at each replay, in turn: when a trainer takes the memory of all
-weights the first replay finds out, and when it takes that of one, as many replays as there are.
-Where the old memory lives on too, nothing says that the graph should use other memory: parameters
-and buffers are compared at the first replay and whenever memory was freed; tensors in other places
-may be rebound at each step by an engine, so they are compared in `check_weights` alone.
+Note [what is watched]: the operators of a capture show which memory they use. Memory that existed
+before is watched through its storage, at no cost: torch calls back when it is freed, and the next
+replay then compares all memory and raises. A storage that stays alive with other memory (`resize_`)
+has no callback, so one storage is compared at each replay, in turn. If a trainer moves the memory
+of all weights, the first replay notices; if it moves one, it takes at most as many replays as there
+are storages. If the old memory also stays alive, nothing says that the graph should use other
+memory. Parameters and buffers are therefore compared at the first replay and whenever memory was
+freed. An engine may rebind tensors in other places at each step, so these are only compared in
+`check_weights`.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ _LISTED = 5
 
 
 class KeptMemory(enum.Enum):
-    """What a capture does where memory that it made is kept outside and is no output."""
+    """What a capture does if memory that it allocated is kept outside and is not an output."""
 
     RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.KeptMemoryError`; nothing is captured."""
+    """Raise :class:`~npu_graph_runtime.errors.KeptMemoryError`; nothing is captured."""
 
     WARN = "warn"
     """Warn once a callable: for who knows that nobody relies on what lies there."""
 
 
 class CallableWatch:
-    """Watches what the graphs of one callable have baked in.
+    """Watches everything that the graphs of one callable depend on.
 
     Args:
-        function: what is captured.
+        function: the captured function.
         weights: as for `GraphedCallable`; ``None`` for those of a module.
-        kept_memory: what happens where a capture's memory is kept outside.
+        kept_memory: what to do if a capture's memory is kept outside.
         is_compared: whether memory is compared at replays at all.
-        freed: gets an item when memory is freed that a graph uses.
+        freed: receives an item when memory that a graph uses is freed.
     """
 
     def __init__(
@@ -88,15 +89,15 @@ class CallableWatch:
         *,
         is_for_replays: bool = True,
     ) -> CaptureWatch:
-        """Return what watches one capture.
+        """Return a watch for one capture.
 
         Args:
-            device: whose memory matters.
+            device: device whose memory is watched.
             args: positional arguments of the capture, whose memory is compared as inputs.
-            kwargs: keyword arguments, likewise.
-            of_pool: memory made in captures of the same session.
+            kwargs: keyword arguments of the capture, whose memory is compared as inputs.
+            of_pool: memory allocated in captures of the same session.
             subject: what is captured, for messages.
-            is_for_replays: false where nothing is captured, so freed memory concerns no graph.
+            is_for_replays: false if nothing is captured, so that freed memory concerns no graph.
         """
         freed = self.freed if is_for_replays else []
         given = [tensor for _, tensor in tensor_leaves((*args, *kwargs.values()), "")]
@@ -122,10 +123,10 @@ class CallableWatch:
 
 
 class CaptureWatch:
-    """Watches one capture. Made by `CallableWatch.begin`.
+    """Watches one capture. Created by `CallableWatch.begin`.
 
     Attributes:
-        memory: to be entered while the device is capturing.
+        memory: enter it while the device is capturing.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class CaptureWatch:
         self._kept_by_graph: set[int] = set()
 
     def begin(self) -> None:
-        """Note what is there; called behind the warm-up runs."""
+        """Record the present state; call it after the warm-up runs."""
         self._weights = self._watch.weights.baked()
         # Once a callable: what a function changes in one capture it changes in each.
         if not self._watch.has_watched_state:
@@ -154,17 +155,17 @@ class CaptureWatch:
             self._state = ChangedState({"": self._watch.function, **self._arguments})
 
     def begin_eager(self) -> None:
-        """Note that a function runs that will run at each replay."""
+        """Record that a function begins that also runs at each replay."""
         if self._state is not None:
             self._state.note()
 
     def end_eager(self, name: str, arguments: object, result: object) -> None:
-        """Note that it has run.
+        """Record that it has ended.
 
         Args:
-            name: of the function, for messages.
-            arguments: which each replay hands it again.
-            result: what it returned, which the graph keeps.
+            name: name of the function, for messages.
+            arguments: its arguments, which each replay passes again.
+            result: its result, which the graph keeps.
         """
         self.memory.use(arguments, f"the call of {name}")
         self.memory.write(arguments, f"the call of {name}")
@@ -176,14 +177,14 @@ class CaptureWatch:
             self._state.skip()
 
     def end(self, outputs: object) -> BakedMemory:
-        """Return what the capture has baked in.
+        """Return the memory that the capture depends on.
 
         Args:
-            outputs: of the captured call.
+            outputs: outputs of the captured call.
 
         Raises:
-            ReplacedWeightError: the captured function replaced memory that the graph uses.
-            KeptMemoryError: memory that the capture made is kept outside.
+            ReplacedWeightError: The captured function replaced memory that the graph uses.
+            KeptMemoryError: Memory that the capture allocated is kept outside.
         """
         state, self._state = self._state, None
         if state is not None:
@@ -238,10 +239,10 @@ class CaptureWatch:
         return self._watch.kept_memory is KeptMemory.RAISE
 
     def kept(self, outputs: object) -> list[tuple[MadeMemory, str]]:
-        """Return memory that was made inside and is kept outside, and where the function has it.
+        """Return memory allocated inside and kept outside, and where the function has it.
 
         Args:
-            outputs: of the call.
+            outputs: outputs of the call.
         """
         if not self._kept(outputs):
             return []
@@ -276,20 +277,20 @@ class CaptureWatch:
 
 
 class BakedMemory:
-    """Memory that one graph uses and does not own.
+    """Memory that one graph uses but does not own.
 
     Args:
-        watch: of the callable.
-        weights: where they lay.
-        used: memory that was there before.
+        watch: the watch of the callable.
+        weights: the places of the weights.
+        used: memory that existed before.
         places: where the callable has tensors on it, by the identity of the storage.
         subject: what was captured, for messages.
-        memory: what the capture wrote.
+        memory: the writes of the capture.
 
     Attributes:
-        written: addresses of memory that each replay writes, that of arguments too.
-        written_elsewhere: an operator that writes memory of another device, and that replays do
-            not run; ``None`` where there is none.
+        written: addresses of memory that each replay writes, including that of arguments.
+        written_elsewhere: an operator that writes memory of another device, which replays do not
+            run; ``None`` if there is none.
     """
 
     def __init__(
@@ -323,18 +324,18 @@ class BakedMemory:
 
     @property
     def addresses(self) -> frozenset[int]:
-        """Addresses of the memory that the graph uses and that no argument is on."""
+        """Addresses of the memory that the graph uses and that belongs to no argument."""
         return frozenset(each.memory.storage_address for each in self._used)
 
     def check(self, *, doing: str = "replaying", everything: bool = False) -> None:
-        """Compare all with the capture.
+        """Compare everything with the capture.
 
         Args:
-            doing: for messages.
-            everything: compare places that an engine may rebind at each step too.
+            doing: the current operation, for messages.
+            everything: also compare places that an engine may rebind at each step.
 
         Raises:
-            ReplacedWeightError: memory was freed or moved, or a weight is another tensor.
+            ReplacedWeightError: Memory was freed or moved, or a weight is another tensor.
         """
         self._watch.weights.check(self._weights, self._subject, doing=doing)
         there = {each.memory.storage_address for each in self._used if each.memory.problem is None}
@@ -371,7 +372,7 @@ class BakedMemory:
         return None
 
     def _expected(self, place: Place | None) -> WeightPlace | None:
-        """Return how a weight lies that the function reaches by itself."""
+        """Return the place of a weight that the function reaches by itself."""
         # Those of a module are read by name.
         if place is None or not place.is_weight or isinstance(self._watch.function, nn.Module):
             return None
@@ -390,7 +391,7 @@ def _several(count: int, noun: str) -> str:
 
 
 def _storages(value: object) -> dict[int, Tensor]:
-    """Return a tensor of each memory that a value holds, by the identity of its storage."""
+    """Return a tensor for each memory that a value refers to, by the identity of its storage."""
     found = {}
     for tensor in (
         *(tensor for _, tensor in tensor_leaves(value, "")),
@@ -402,7 +403,7 @@ def _storages(value: object) -> dict[int, Tensor]:
 
 
 def _stored(function: object, storages: set[int]) -> Iterator[tuple[int, Place]]:
-    """Yield where a function has tensors on some memory, the nearest place of each."""
+    """Yield where a function has tensors on some memory, the nearest place for each."""
     left = set(storages)
     for place, _, value in reachable_values(function):
         if not left:

@@ -1,8 +1,8 @@
-"""Which memory the operators of a capture make, and which they use that was there before.
+"""Records which memory the operators of a capture allocate, and which existing memory they use.
 
-A captured graph has addresses in it. Memory that is made inside belongs to the graph: each replay
-writes it anew, and other graphs of the pool may use it in between. Memory that was there before
-belongs to somebody else, who may replace it while the graph goes on using the old address.
+A captured graph contains addresses. Memory allocated inside belongs to the graph: each replay
+writes it again, and other graphs of the pool may use it in between. Memory that existed before
+belongs to somebody else, who may replace it while the graph continues to use the old address.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SCRATCH_ARGUMENT = "workspace"
 
 
 class MadeMemory:
-    """Memory that was made inside a capture.
+    """Memory that was allocated inside a capture.
 
     Args:
         tensor: the first tensor on it; not kept alive.
@@ -41,7 +41,7 @@ class MadeMemory:
     Attributes:
         described: the first tensor, for messages.
         made_by: as given.
-        is_scratch: whether operators used it as their workspace and for nothing else.
+        is_scratch: whether operators used it only as their workspace.
     """
 
     __slots__ = ("_tensors", "described", "is_scratch", "made_by")
@@ -53,7 +53,7 @@ class MadeMemory:
         self._tensors = [weakref.ref(tensor)]
 
     def add(self, tensor: Tensor) -> None:
-        """Note another tensor on the same memory."""
+        """Record another tensor on the same memory."""
         self._tensors.append(weakref.ref(tensor))
 
     @property
@@ -65,17 +65,17 @@ class MadeMemory:
 
 
 class UsedMemory:
-    """Memory that operators of a capture use and that was there before.
+    """Existing memory that operators of a capture use.
 
     Args:
-        tensor: the first tensor on it that was seen; not kept alive.
+        tensor: the first tensor seen on it; not kept alive.
         used_by: operator, file and line, or what else uses it.
-        freed: gets a weak reference when the memory is freed.
+        freed: receives a weak reference when the memory is freed.
 
     Attributes:
-        tensor: the tensor, if that object still exists. It may exist on other memory.
-        address: of the first tensor.
-        storage_address: of the memory.
+        tensor: the tensor, if that object still exists. It may be on other memory now.
+        address: address of the first tensor.
+        storage_address: address of the memory.
         described: the first tensor, for messages.
         used_by: as given.
     """
@@ -94,7 +94,7 @@ class UsedMemory:
 
     @property
     def problem(self) -> str | None:
-        """What became of the memory, or ``None`` where it is where it was."""
+        """What happened to the memory, or ``None`` if it is unchanged."""
         storage = self.storage()
         if storage is None:
             return "is freed"
@@ -105,28 +105,28 @@ class UsedMemory:
 
 
 class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees the operators of one capture. Entered while the device is capturing.
+    """Sees the operators of one capture. Enter it while the device is capturing.
 
-    What kernels use without being given it, such as memory that an operator in C++ keeps to itself,
-    is not seen, and neither are kernels that are launched without an operator of torch.
+    Memory that kernels use without having it as an argument, such as memory kept inside a C++
+    operator, is not seen. Neither are kernels launched without a torch operator.
 
     Args:
-        device: whose memory matters.
-        exempt: tensors whose memory others watch, such as the arguments of the capture.
-        of_pool: memory made in captures of the same pool, by the identity of its storage; what this
-            capture makes is added.
-        freed: gets an item when memory is freed that the capture uses and has not made.
+        device: device whose memory is tracked.
+        exempt: tensors whose memory is watched elsewhere, such as the arguments of the capture.
+        of_pool: memory allocated in captures of the same pool, by the identity of its storage;
+            memory allocated by this capture is added.
+        freed: receives an item when existing memory that the capture uses is freed.
 
     Attributes:
         on_operator: called with each operator, its arguments and its keyword arguments before it
             runs; may raise.
-        is_looking: whether operators are seen now.
-        takes_apart: look into operators that consist of others, which torch does not take apart in
-            inference mode.
-        written: addresses of memory that was there before and that the capture writes, that of
-            exempt tensors too.
+        is_looking: whether operators are currently seen.
+        takes_apart: look into composite operators, which torch does not decompose in inference
+            mode.
+        written: addresses of existing memory that the capture writes, including that of
+            exempt tensors.
         written_elsewhere: an operator that writes memory of another device, which replays do not
-            write; ``None`` where there is none.
+            write; ``None`` if there is none.
     """
 
     supports_higher_order_operators = True
@@ -170,12 +170,12 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @staticmethod
     def kind() -> type[CapturedMemory]:
-        """Return the class of which Dynamo does not look into objects."""
+        """Return a class whose instances Dynamo does not trace into."""
         return _BesideDynamo if "torch._dynamo" in sys.modules else CapturedMemory
 
     @property
     def used(self) -> list[UsedMemory]:
-        """The memory that was there before, in the order of its first use."""
+        """The existing memory, in the order of its first use."""
         return [*self._lost, *self._used.values()]
 
     @property
@@ -184,7 +184,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return frozenset(each.storage_address for each in self.used)
 
     def kept(self) -> dict[int, MadeMemory]:
-        """Return the memory made inside of which a tensor is still in use, by its storage."""
+        """Return memory allocated inside that a live tensor still uses, by its storage."""
         return {
             key: made
             for key, (_, made) in self._made.items()
@@ -192,7 +192,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         }
 
     def use(self, value: Any, used_by: str) -> None:
-        """Note tensors that the capture uses outside of operators.
+        """Record tensors that the capture uses outside operators.
 
         Args:
             value: nested tensors.
@@ -209,7 +209,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run an operator, and note what it uses and what it makes."""
+        """Run an operator, and record the memory it uses and allocates."""
         del types
         kwargs = kwargs or {}
         if not self.is_looking:
@@ -264,7 +264,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return None
 
     def write(self, value: Any, written_by: str) -> None:
-        """Note tensors that the capture may write outside of operators.
+        """Record tensors that the capture may write outside operators.
 
         Args:
             value: nested tensors.
@@ -303,7 +303,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.written_elsewhere = written_by()
 
     def _make_elsewhere(self, tensor: Tensor, arguments: Any) -> None:
-        """Note memory of another device that an operator has made."""
+        """Record memory of another device that an operator has allocated."""
         storage = tensor.untyped_storage()
         for _, given in tensor_leaves(arguments, ""):
             if any(part.untyped_storage() is storage for part in plain_tensors(given)):
@@ -371,7 +371,7 @@ def describe(tensor: Tensor) -> str:
 
 
 def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor, or those in it where it only wraps others, as quantised ones do."""
+    """Yield a tensor, or the tensors inside a wrapper tensor, such as a quantised one."""
     if tensor.layout is not torch.strided:
         return  # no storage of its own
     flatten = getattr(tensor, "__tensor_flatten__", None)
@@ -386,7 +386,7 @@ def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
 def _arguments(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[Tensor, bool]]:
-    """Yield each tensor that an operator is given, and whether it is its workspace."""
+    """Yield each tensor argument of an operator, and whether it is its workspace."""
     if not isinstance(func, OpOverload):
         for _, tensor in tensor_leaves((args, kwargs), ""):
             for part in plain_tensors(tensor):
@@ -402,7 +402,7 @@ def _arguments(
 
 
 def _host_source(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
-    """Return the tensor of the host that an operator copies to a device, or ``None``."""
+    """Return the host tensor that an operator copies to a device, or ``None``."""
     name = str(func)
     if name.startswith("aten._to_copy"):
         source, target = args[0], kwargs.get("device")
@@ -416,7 +416,7 @@ def _host_source(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> T
 
 
 def _is_composite(func: Any) -> bool:
-    """Return whether an operator consists of others; some devices have a kernel for it too."""
+    """Return whether an operator is composite; some devices also have a kernel for it."""
     return isinstance(func, OpOverload) and has_kernel(func, "CompositeImplicitAutograd")
 
 
@@ -430,7 +430,7 @@ def _listed(value: Any) -> Iterator[Tensor]:
 
 
 def _place(func: Any) -> str:
-    """Return an operator with the line of the program that has called it."""
+    """Return an operator with the line of the program that called it."""
     frame = program_frame()
     if frame is None:
         return f"{func}"

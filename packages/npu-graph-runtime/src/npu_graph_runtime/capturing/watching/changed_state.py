@@ -1,7 +1,7 @@
-"""Python state that a function changes while it is captured, and that replays will not change.
+"""Python state that a function changes during its capture, and that replays will not change.
 
-A counter, a list or an attribute that the function sets at each call is set once, at the capture:
-replays run no Python. What captured work was launched with stays what it was.
+A counter, list or attribute that the function sets at each call is set once, at the capture,
+because replays run no Python. Captured work keeps the values it was launched with.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SIZED = (list, dict, set)
 class ChangedState:
     """Compares the Python state that a function can reach before and after a call.
 
-    Numbers, texts, sizes of lists, dicts and sets, and which tensor is where; of modules, objects,
-    closures, global variables and classes of the model.
+    Covers numbers, strings, sizes of lists, dicts and sets, and which tensor is where, in modules,
+    objects, closures, global variables and classes of the model.
 
     Args:
-        roots: the function and its arguments, by what messages call them.
+        roots: the function and its arguments, by their names in messages.
     """
 
     def __init__(self, roots: Mapping[str, object]) -> None:
@@ -49,7 +49,7 @@ class ChangedState:
                 self._add_class(kind)
 
     def note(self) -> None:
-        """Note what has changed since the last time, and begin anew."""
+        """Record the changes since the last time, and begin again."""
         for index, entry in enumerate(self._entries):
             now = entry.now()
             if now != entry.seen:
@@ -57,17 +57,17 @@ class ChangedState:
                 self._entries[index] = entry._replace(seen=now)
 
     def skip(self) -> None:
-        """Let what has changed since the last time be no change."""
+        """Ignore the changes since the last time."""
         self._entries = [entry._replace(seen=entry.now()) for entry in self._entries]
 
     @property
     def changes(self) -> list[str]:
-        """What was noted, a sentence each."""
+        """The recorded changes, one sentence each."""
         return list(self._changes.values())
 
     @property
     def changed_places(self) -> dict[str, str]:
-        """The sentences by the path of what has changed."""
+        """The sentences by the path of the changed value."""
         return dict(self._changes)
 
     def _add_class(self, kind: type) -> None:
@@ -93,7 +93,7 @@ class _Entry(NamedTuple):
 
 
 def _seen(value: object) -> str | None:
-    """Return what is compared of a value, for messages too; ``None`` for nothing."""
+    """Return the compared content of a value, also for messages; ``None`` for nothing."""
     if type(value) in _PLAIN:
         return repr(value)
     if isinstance(value, Tensor):

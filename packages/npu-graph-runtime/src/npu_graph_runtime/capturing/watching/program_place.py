@@ -1,4 +1,4 @@
-"""The line of the program that is running, outside of torch and of this package."""
+"""The currently running line of the program, outside torch and this package."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ProgramPlace(NamedTuple):
     """A line of the program.
 
     Attributes:
-        file: its file; empty where no line of the program is running.
+        file: its file; empty if no line of the program is running.
         line: its number.
-        module: the nearest ``nn.Module`` of which a method is running there.
+        module: the nearest ``nn.Module`` with a method running there.
     """
 
     file: str
@@ -35,10 +35,10 @@ class ProgramPlace(NamedTuple):
 
     @classmethod
     def of(cls, frame: FrameType | None) -> ProgramPlace:
-        """Return the place of a frame, or of the nearest caller that is in the program.
+        """Return the place of a frame, or of its nearest caller in the program.
 
         Args:
-            frame: where to begin.
+            frame: frame to begin with.
         """
         frame = program_frame(frame)
         if frame is None:
@@ -55,10 +55,10 @@ class ProgramPlace(NamedTuple):
 
 
 def program_frame(frame: FrameType | None = None) -> FrameType | None:
-    """Return the nearest frame that is in the program.
+    """Return the nearest frame in the program.
 
     Args:
-        frame: where to begin; ``None`` for here.
+        frame: frame to begin with; ``None`` for the caller.
     """
     found = frame or inspect.currentframe()
     while found is not None and is_of_torch(found.f_code.co_filename):
@@ -67,5 +67,5 @@ def program_frame(frame: FrameType | None = None) -> FrameType | None:
 
 
 def is_of_torch(file: str) -> bool:
-    """Return whether a file is one of torch, of torch_npu or of this package."""
+    """Return whether a file belongs to torch, torch_npu or this package."""
     return file.startswith(_SKIPPED_FOLDERS)

@@ -1,7 +1,7 @@
-"""The values that a callable can reach in Python without being given them.
+"""The values that a callable can reach in Python besides its arguments.
 
-What a function has in closures, global variables, bound objects and their attributes. Nothing is
-called and no property is read: attributes are looked up where they are stored.
+These are closures, global variables, bound objects and their attributes. Nothing is called and no
+property is read: attributes are looked up where they are stored.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleT
 
 
 class Place(NamedTuple):
-    """Where a value is stored: how to come to it from a root.
+    """Where a value is stored, and how to reach it from a root.
 
     Attributes:
-        path: for messages, such as ``layers.0.weight``.
-        steps: of the walk, each a function and what it is called with.
+        path: path for messages, such as ``layers.0.weight``.
+        steps: steps of the walk, each a function and its argument.
     """
 
     path: str
     steps: tuple[tuple[Getter, Any], ...]
 
     def read(self, root: object) -> object:
-        """Return what is stored there now; ``None`` where the way there is gone."""
+        """Return the value stored there now; ``None`` if the path no longer exists."""
         value = root
         try:
             for getter, key in self.steps:
@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 def reachable_values(root: object) -> Iterator[tuple[Place, object, object]]:
-    """Yield (place, holder, value) for what can be reached from a callable, nearest first.
+    """Yield (place, holder, value) for each value reachable from a callable, nearest first.
 
     Args:
         root: a module, function, bound method, partial, or an object with attributes.
@@ -177,7 +177,7 @@ def _package(value: Any) -> str:
 
 
 def is_of_a_model(value: object) -> bool:
-    """Return whether an object, or a class, is none of Python, of torch or of these packages."""
+    """Return whether an object or class belongs neither to Python, torch nor these packages."""
     package = _package(value)
     return package == "__main__" or (
         package not in _OURS and package not in sys.stdlib_module_names and package != "numpy"

@@ -1,9 +1,9 @@
-"""The weights that captured graphs have baked in, and whether they still lie where they lay.
+"""The weights that captured graphs depend on, and whether they are still at their addresses.
 
-A graph has the addresses of a model's weights in it as it has those of its inputs, but nobody hands
-weights in at a replay, and comparing hundreds of them each time would cost more than the replay.
-Torch keeps one Python object for each storage as long as anything uses the storage, so a weak
-reference to that object is called back when the memory goes: at no cost until then.
+A graph contains the addresses of a model's weights as it does those of its inputs, but weights are
+not passed at a replay, and comparing hundreds of them each time would cost more than the replay.
+Torch keeps one Python object for each storage as long as the storage is used. A weak reference to
+that object calls back when the memory is freed, and costs nothing until then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NamedTensors: TypeAlias = Callable[[], Iterable[tuple[str, Tensor]]]
 
 
 class WeightPlace(NamedTuple):
-    """Where a weight lies and how it is laid out."""
+    """Address and layout of a weight."""
 
     address: int
     shape: tuple[int, ...]
@@ -45,10 +45,10 @@ class WeightPlace(NamedTuple):
 
 
 def weights_of(function: object) -> NamedTensors:
-    """Return what reads the parameters and buffers of a module, as `GraphedCallable` takes it.
+    """Return a function that reads the parameters and buffers of a module, for `GraphedCallable`.
 
     Args:
-        function: an ``nn.Module``; of anything else there are none.
+        function: an ``nn.Module``; anything else has none.
     """
     if not isinstance(function, nn.Module):
         return tuple
@@ -61,11 +61,11 @@ def weights_of(function: object) -> NamedTensors:
 
 
 class WatchedWeights:
-    """Reads weights, and notes when memory of one is freed.
+    """Reads weights, and notices when memory of one is freed.
 
     Args:
-        read: the weights as they are now.
-        freed: gets a weak reference when memory is freed, on the thread that frees it.
+        read: returns the current weights.
+        freed: receives a weak reference when memory is freed, on the thread that frees it.
     """
 
     def __init__(self, read: NamedTensors, freed: list[object]) -> None:
@@ -75,7 +75,7 @@ class WatchedWeights:
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def baked(self) -> Mapping[str, WeightPlace]:
-        """Return where the weights lie, for a capture, and watch them from now on."""
+        """Return the places of the weights for a capture, and watch them from now on."""
         weights = self._weights()
         for weight in weights.values():
             self._watch(weight.untyped_storage())
@@ -90,12 +90,12 @@ class WatchedWeights:
         """Compare the weights with those of a capture.
 
         Args:
-            baked: what :meth:`baked` returned at the capture.
+            baked: the result of :meth:`baked` at the capture.
             subject: what was captured, for messages.
-            doing: likewise.
+            doing: the current operation, for messages.
 
         Raises:
-            ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
+            ReplacedWeightError: A weight is at another address, has another layout, or is gone.
         """
         now = _places(self._weights())
         differences = [
@@ -122,7 +122,7 @@ class WatchedWeights:
 
 
 def _with_memory(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield a weight, or the tensors in it where it only wraps others, as quantised ones do."""
+    """Yield a weight, or the tensors inside a wrapper tensor, such as a quantised one."""
     flatten = getattr(weight, "__tensor_flatten__", None)
     if flatten is None:
         yield name, weight

@@ -208,7 +208,7 @@ def over_at_its_end(look: Look) -> None:
 
 
 def streams_taken(look: Look) -> None:
-    """Count what a captured graph takes of the streams, and gives back."""
+    """Count the streams that a captured graph uses and releases."""
     cann = Cann()
     if not cann.has("aclrtGetStreamAvailableNum"):
         look.not_tried("this CANN has no aclrtGetStreamAvailableNum")

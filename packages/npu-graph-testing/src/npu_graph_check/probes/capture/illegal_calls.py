@@ -1,4 +1,4 @@
-"""Calls that a capture does not allow, and what becomes of it."""
+"""Calls that a capture does not allow, and their effect on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays: their order, what they read, and when they are refused."""
+"""Replays: their order, the values they read, and when they are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the device says of itself."""
+"""Properties that the device reports."""
 
 from __future__ import annotations
 

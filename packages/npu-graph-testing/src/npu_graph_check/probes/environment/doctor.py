@@ -1,4 +1,4 @@
-"""What `npu-compile doctor` looks at."""
+"""The checks of `npu-compile doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operators of torch round, accumulate and decide ties, on inputs that tell the ways apart."""
+"""How torch operators round, accumulate and break ties, on inputs that distinguish the ways."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPARSE_FROM = ((torch.bfloat16, 256), (torch.float16, 2048))
 
 
 def rounding(look: Look) -> None:
-    """Add 1 to numbers between which only every second whole number can be held."""
+    """Add 1 to numbers above which only every second integer can be represented."""
     on = open_device(look).torch_device
     for dtype, first in _SPARSE_FROM:
         values = torch.tensor([first, first + 2, -first, -first - 2], dtype=dtype).to(on)
@@ -44,7 +44,7 @@ def products(look: Look) -> None:
 
 
 def scaled_products(look: Look) -> None:
-    """Add to a product that the dtype does not hold: the sum is held if it is rounded once."""
+    """Add to a product that the dtype cannot represent; the sum can be, if rounded once."""
     on = open_device(look).torch_device
     for dtype, first in _SPARSE_FROM:
         count = first + 1

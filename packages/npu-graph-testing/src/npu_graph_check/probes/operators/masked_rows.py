@@ -1,4 +1,4 @@
-"""What fused attention gives for rows and sequences without keys, and for its mask and sinks."""
+"""Results of fused attention for rows and sequences without keys, and for its mask and sinks."""
 
 from __future__ import annotations
 

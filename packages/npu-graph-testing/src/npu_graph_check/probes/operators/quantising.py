@@ -1,4 +1,4 @@
-"""How values become int8, on inputs that tell the ways apart."""
+"""How values are quantised to int8, on inputs that distinguish the ways."""
 
 from __future__ import annotations
 

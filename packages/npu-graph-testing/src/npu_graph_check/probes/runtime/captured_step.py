@@ -8,8 +8,6 @@ import torch
 
 from npu_graph_check.opened_device import open_device
 from npu_graph_runtime import (
-    CaptureBudget,
-    CapturePlanner,
     CaptureSession,
     GraphContext,
     GraphedCallable,
@@ -17,6 +15,7 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.planning import CaptureBudget, CapturePlanner
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -87,7 +86,7 @@ def breakable(look: Look) -> None:
 
 
 def forecast(look: Look) -> None:
-    """Capture by a planner, and compare its forecast after two captures with what all take."""
+    """Capture with a planner, and compare its forecast after two captures with actual use."""
     device, context = open_device(look), GraphContext()
     if device.free_streams() is None:
         look.not_tried("this device does not tell how many streams it has left")

@@ -8,13 +8,11 @@ from npu_graph_testing.attention.cases.attention_case import (
 )
 from npu_graph_testing.attention.cases.case_table import all_cases, all_kinds, find_case
 from npu_graph_testing.attention.cases.context_parallel_cases import lengths_of_process
-from npu_graph_testing.attention.cases.paged_case import PagedCase
 
 __all__ = [
     "AttentionCase",
     "CaseModel",
     "DrawnStep",
-    "PagedCase",
     "Step",
     "all_cases",
     "all_kinds",

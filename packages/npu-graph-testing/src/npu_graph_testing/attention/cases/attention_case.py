@@ -77,7 +77,7 @@ class CaseModel(CapturedModel[Step]):
         return self.case.captured(self, key)
 
     def arguments(self, key: int, layer: int, step: Step) -> dict[str, object]:
-        """Return what one layer calls attention with."""
+        """Return the arguments of attention in one layer."""
         if key not in self.shared:
             self.shared[key] = self.case.shared(self, key)
         return {**self.shared[key], **self.layers[layer], **step}
@@ -88,7 +88,7 @@ class CaseModel(CapturedModel[Step]):
         return outputs if tokens is None else [out[:tokens] for out in outputs]
 
     def draw(self, random: Random, key: int) -> DrawnStep:
-        """Return a step, and what captured tensors are to hold in it."""
+        """Return a random step, and the content of captured tensors for it."""
         step = self.case.draw(random, self, key)
         written = dict(self.case.written(random, self, key))
         table = self.shared[key].get("block_table")
@@ -104,12 +104,12 @@ class CaseModel(CapturedModel[Step]):
         return self.step(lane, drawn.key, drawn.step)
 
     def prepared(self, drawn: DrawnStep) -> tuple[UpdatePlan, StepParameters, Callable[[], None]]:
-        """Return what a lane runs for a step."""
+        """Return the arguments of `UpdateLane.run` for a step."""
         parameters = self.parameters(drawn.key, drawn.step)
         return self.plans[drawn.key], parameters, self.graphs[drawn.key].replay
 
     def expected(self, drawn: DrawnStep) -> list[torch.Tensor]:
-        """Return what the eager operator gives in a step."""
+        """Return the output of the eager operator for a step."""
         self._write(drawn)
         return self.eager(drawn.key, drawn.step)
 

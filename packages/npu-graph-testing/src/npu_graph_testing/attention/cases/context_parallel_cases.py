@@ -38,7 +38,7 @@ def lengths_of_process(value: object) -> list[int]:
 
 
 def own_lengths_as_tensor(lengths: list[int]) -> torch.Tensor:
-    """Return what a process has computed for itself, as a CPU tensor."""
+    """Return the lengths that a process has computed for itself, as a CPU tensor."""
     return torch.tensor(lengths, dtype=torch.int32)
 
 

@@ -26,7 +26,7 @@ WINDOW = 8
 
 
 def causal_mask(model: CaseModel) -> torch.Tensor:
-    """Return the compressed mask that stands for any causal one."""
+    """Return the compressed mask that represents any causal one."""
     return torch.ones(2048, 2048, dtype=torch.bool).triu(1).to(model.device.torch_device)
 
 
@@ -37,7 +37,7 @@ def causal(model: CaseModel, key: int) -> dict[str, object]:
 
 
 def sliding_window(model: CaseModel, key: int) -> dict[str, object]:
-    """Return the arguments of a causal window of `WINDOW` keys behind."""
+    """Return the arguments of a causal window of the last `WINDOW` keys."""
     del key
     mask = causal_mask(model)
     return {"atten_mask": mask, "sparse_mode": 4, "pre_tokens": WINDOW, "next_tokens": 0}

@@ -39,30 +39,30 @@ class PagedCase:
     """Builds an `AttentionCase`.
 
     Attributes:
-        name: Of the case.
-        kind_name: Of the kind.
-        family: Names the arguments.
-        layout: Of query and output.
-        tokens: Query tokens of each sequence.
-        ragged: Whether a step draws other numbers of tokens of each sequence.
-        heads: Of the query.
-        told_heads: The number of heads in the call; default `heads`.
-        kv_heads: Of the cache.
-        dim: Of a head.
-        rope_dim: Of its rotary part; 0 for none.
+        name: Name of the case.
+        kind_name: Name of the kind.
+        family: Names of the arguments.
+        layout: Layout of query and output.
+        tokens: Query tokens per sequence.
+        ragged: Whether the sequences of a step have different numbers of tokens.
+        heads: Heads of the query.
+        told_heads: The number of heads in the call; by default `heads`.
+        kv_heads: Heads of the cache.
+        dim: Dimension of a head.
+        rope_dim: Dimension of its rotary part; 0 for none.
         gives_query_lengths: Whether the call has query lengths.
         cache_has_heads: Whether the cache is [blocks, heads, block size, dim].
         cache_unit: The unit of a five-dimensional cache, [blocks, heads, dim / unit, block size,
             unit]; 0 for none.
-        rope_cache_unit: That of the rotary part; default `cache_unit`.
-        block_size: Of the cache, in tokens.
-        query: Makes the query of a shape; default random.
-        cache: Makes keys or values of a shape; default random.
-        rope: Makes rotary parts of queries and keys; default random.
-        key_lengths: Turns drawn lengths into what the step gives; default as they are.
-        arguments: Further arguments for a key.
-        layer_arguments: Further arguments of each layer.
-        rebinds: Whether a step gives the block table.
+        rope_cache_unit: The unit of the rotary part's cache; by default `cache_unit`.
+        block_size: Block size of the cache, in tokens.
+        query: Creates the query of a shape; by default random.
+        cache: Creates keys or values of a shape; by default random.
+        rope: Creates rotary parts of queries and keys; by default random.
+        key_lengths: Converts random lengths to the step's; by default unchanged.
+        arguments: More arguments for a key.
+        layer_arguments: More arguments of each layer.
+        rebinds: Whether a step passes the block table.
         unpadded: Whether a step has fewer sequences.
     """
 

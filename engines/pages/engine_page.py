@@ -1,0 +1,32 @@
+"""The page of what was run of an engine: printed, or written where it stands."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+
+
+def print_or_write(description: str | None, page: Path, make: Callable[[Path, str], str]) -> None:
+    """Print a page, or write it.
+
+    Args:
+        description: Of the script.
+        page: Where it stands.
+        make: Returns its text; gets the folder of rows, and the page as it is, whose cells that
+            were not run again it keeps.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rows", type=Path, default=ROOT / "build" / "engines")
+    options = parser.parse_args()
+    text = make(options.rows, page.read_text() if page.exists() else "")
+    if options.write:
+        page.write_text(text)
+    else:
+        print(text)

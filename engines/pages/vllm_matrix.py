@@ -1,0 +1,207 @@
+"""The page of what was run of vLLM-Ascend: models, modes and parts of ours, or why not.
+
+Run as ``python -m engines.pages.vllm_matrix`` behind the sessions, whose rows it reads from
+build/engines/vllm*.json; it prints the page, and ``--write`` writes docs/engines-vllm.md. What was
+not run again stands as it was in that page; a cell without a run says why.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from engines.pages.engine_page import ROOT, print_or_write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ROOT / "docs" / "engines-vllm.md"
+MODES = ("FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")
+PARTS = {
+    "ours": "attention update",
+    "graphs": "graphs",
+    "both": "attention update, graphs",
+    "default": "attention update, in the engine's default, in which it hangs alone",
+    "behind": "fusions behind the engine's",
+    "fused": "fusions in place of the engine's",
+    "exact": "fusions that change no bit",
+    "apart": "fusions, each computed by what it replaced",
+    "control": "control, with wrong norms or lengths",
+    "draft control": "control, with wrong lengths of the draft: other drafts, and the same tokens",
+}
+LENGTHS = ("ours", "both", "default", "control", "draft control")
+"""Parts of which captured attention is updated."""
+FUSIONS = ("behind", "fused", "exact", "apart")
+# Why a cell has no run, by part and mode.
+NO_ATTENTION = "no attention is captured"
+AS_ALONE = "its steps of decode are those of FULL_DECODE_ONLY, and no attention is in its pieces"
+UNTRIED = "not run"
+REASONS: dict[tuple[str, str], str] = {
+    **dict.fromkeys(((part, "PIECEWISE") for part in LENGTHS), NO_ATTENTION),
+    **dict.fromkeys(((part, "FULL_AND_PIECEWISE") for part in LENGTHS), AS_ALONE),
+    ("graphs", "PIECEWISE"): "not run: pieces ran with Qwen3, and hold nothing that is new here",
+    ("graphs", "FULL_DECODE_ONLY"): "not run: the row below holds them",
+    ("fused", "FULL_DECODE_ONLY"): "not run: floats were in PIECEWISE, int8 in both",
+    ("exact", "FULL_DECODE_ONLY"): "not run: the same rules as in PIECEWISE",
+    ("graphs", "FULL_AND_PIECEWISE"): "not run: its graphs are those of the other two modes",
+    ("behind", "FULL_DECODE_ONLY"): "npugraph_ex compiles, behind which no pass runs",
+    **dict.fromkeys(
+        ((part, "FULL_AND_PIECEWISE") for part in FUSIONS),
+        "not run: its graphs are compiled as in PIECEWISE",
+    ),
+}
+# Models of which nothing was run with a part of ours, and why.
+OTHERS = {
+    "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
+    "with a TypeError on `repeat_interleave` of the engine's adapters",
+    "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
+    "model runner v2: drafts, LoRA, graphs": "left to the engine, which the log says",
+    "vLLM 0.26.0: Qwen3-MoE": "the engine alone does not start (vllm-ascend 0.26.0rc1): "
+    "`UnquantizedFusedMoEMethod` has no attribute `is_monolithic`",
+    "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
+    "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
+    "of it needs such a model, and images through its processor",
+    "DeepSeek, drafts by ngram": "the engine alone ends in its update of a whole graph, with "
+    "more key lengths than sequences; attention update is left to it",
+    "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself",
+}
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of all sessions that compare tokens, each with model, mode and part.
+
+    Sessions that were run in several calls have a file for each call.
+    """
+    found = []
+    for pattern, describe in SESSIONS.items():
+        for path in sorted(folder.glob(pattern)):
+            rows = json.loads(path.read_text())
+            kernels = {(row["name"], row["dtype"]): row.get("kernels") for row in rows}
+            found += [
+                {
+                    **row,
+                    **describe(row),
+                    "kernels_of_other": kernels.get((row.get("compared_with"), row["dtype"])),
+                }
+                for row in rows
+                if "equal_tokens" in row and row["name"] in PARTS
+            ]
+    return found
+
+
+def of_session(row: dict[str, Any]) -> dict[str, str]:
+    """Return model and mode of a row of engines/vllm/session.py."""
+    return {"model": f"Qwen3, {row['dtype']}", "mode": "FULL_DECODE_ONLY"}
+
+
+def of_fusions(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of engines/vllm/fusions.py."""
+    model = row["dtype"].removesuffix(", npugraph_ex").removesuffix(", float")
+    return {"model": f"Qwen3, {model}", "mode": row.get("mode", "PIECEWISE")}
+
+
+def of_graphs(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of engines/vllm/graphs.py."""
+    dtype, _, mode = row["dtype"].partition(", ")
+    return {"model": f"Qwen3, {dtype}", "mode": mode}
+
+
+def of_models(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of engines/vllm/models.py."""
+    return {"model": row["model"], "mode": row["mode"]}
+
+
+def of_v2(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of engines/vllm_v2/session.py, with other models and runner v1."""
+    text, _, runner = row["dtype"].partition(", runner ")
+    dtype, _, model = text.partition(", ")
+    own = {"model": f"{model or 'Qwen3'}, {dtype}; vLLM 0.26.0, model runner {runner or 'v2'}"}
+    if not runner:
+        own["note"] = f"{row['waits_in_replays']} waits in {row['full_steps']} replays"
+        own["note"] += f", {row['waits_for_lengths']} for lengths"
+    return {**own, "mode": row.get("mode", "FULL_DECODE_ONLY")}
+
+
+SESSIONS = {
+    **dict.fromkeys(
+        (
+            "vllm-ranks.json",
+            "vllm-idle-rank.json",
+            "vllm-drafts.json",
+            "vllm-lora.json",
+            "vllm-sleep.json",
+        ),
+        of_models,
+    ),
+    "vllm.json": of_session,
+    "vllm-fusions*.json": of_fusions,
+    "vllm-graphs.json": of_graphs,
+    "vllm-models*.json": of_models,
+    "vllm-v2*.json": of_v2,
+}
+"""Files of rows, and what says of what model and mode a row is."""
+
+
+def read_page(text: str) -> dict[tuple[str, str, str], str]:
+    """Return the cells of a page that say what a run found, by model, name of the part and mode."""
+    found = {}
+    for line in text.splitlines():
+        texts = line.strip("| ").split(" | ")
+        if len(texts) == 2 + len(MODES):
+            ran = {
+                mode: each
+                for mode, each in zip(MODES, texts[2:], strict=True)
+                if "tokens of" in each
+            }
+            found |= {(texts[0], texts[1], mode): each for mode, each in ran.items()}
+    return found
+
+
+def cell(row: dict[str, Any]) -> str:
+    """Return what a run found."""
+    other = row.get("compared_with", "stock")
+    told = f"{row['equal_tokens']:,} of {row['num_tokens']:,} tokens of `{other}`"
+    told += f", {row['sequences']} sequences"
+    if row.get("preempted"):
+        told += f", {row['preempted']} preempted"
+    if row.get("differ"):
+        told += (
+            f"; first differences in {row['differ']} sequences, margin at most {row['widest']:.3f}"
+        )
+    if row.get("kernels_of_other"):
+        told += f"; {row['kernels']:,} kernels, {row['kernels_of_other']:,} of `{other}`"
+    if row.get("note"):
+        told += f"; {row['note']}"
+    made = row.get("fusions", {}).items()
+    return told + "".join(f"; `{rule}` {count}" for rule, count in made)
+
+
+def page(rows: list[dict[str, Any]], before: str = "") -> str:
+    """Return the page; what was not run again stands as in the page before."""
+    cells = read_page(before)
+    for row in rows:
+        cells[row["model"], PARTS[row["name"]], row["mode"]] = cell(row)
+    lines = [f"| model | part | {' | '.join(MODES)} |", "|---|---|" + "---|" * len(MODES)]
+    for model in sorted({model for model, _, _ in cells}):
+        for part, name in PARTS.items():
+            own = {mode: cells.get((model, name, mode)) for mode in MODES}
+            if any(own.values()):
+                told = (own[mode] or REASONS.get((part, mode), UNTRIED) for mode in MODES)
+                lines.append(f"| {model} | {name} | {' | '.join(told)} |")
+    lines += [f"| {model} | all | {reason} | | |" for model, reason in OTHERS.items()]
+    table = "\n".join(lines)
+    return f"""# vLLM 0.23.0 with vllm-ascend 0.23.0: what ran with our parts
+
+Made by `python -m engines.pages.vllm_matrix --write` from the rows of the sessions of `./nox -s
+"engine(vllm)"`, on simulated CANN; rows that name vLLM 0.26.0 are of `"engine(vllm-v2)"`, with
+vllm-ascend 0.26.0rc1. Sequences join and leave, and are preempted where blocks are
+short; one that is preempted twice counts twice. *stock* is the engine without our parts, *unfused*
+that with its own fusions off. A margin is how far the other token lay below the engine's own, in
+standard deviations of the engine's logits, where two variants first differ.
+
+{table}
+"""
+
+
+if __name__ == "__main__":
+    print_or_write(__doc__, PAGE, lambda folder, before: page(read_rows(folder), before))

@@ -1,0 +1,259 @@
+"""vLLM-Ascend's resolved configuration with this repository and without, field by field.
+
+Run as ``cann-sim run -- python -m engines.vllm.configuration``. Our worker is chosen by name, with
+``worker_cls``, or by our platform, with ``VLLM_PLUGINS``; the key is absent, off or on. Nothing may
+differ from the engine without this repository but what the key names. Compared are the
+configuration of the process that makes the engine, in several modes, and that of the workers of a
+Qwen3-MoE with tensor, data and expert parallelism (two ranks each, four simulated devices), whose
+tokens have to be those of stock; with vLLM 0.26.0, whose experts simulated CANN cannot run, of a
+Qwen3 with tensor parallelism. Rows go to build/engines/vllm-<version>-configuration.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from engines.load.decode_load import compare_load
+from engines.models.tiny_models import write_model
+from engines.running.process_group import rows_of_variant, run_given
+from engines.running.resolved_configuration import differences, flatten
+from engines.running.session_run import ROOT
+from engines.vllm.graphs import PLUGINS
+from engines.vllm.models import ModelVariant
+from engines.vllm.session import WORKER, generate, make_engine
+from engines.vllm.without_device import stand_ins
+from engines.vllm_v2 import stand_ins as v2_stand_ins
+
+VERSION = version("vllm").partition("+")[0]
+RANKS = 2
+SEQUENCES = 8
+MOST_SECONDS = 600
+NAME = "vllm_config"
+# Arguments of engines whose configuration is compared where it is made.
+MODES: dict[str, dict[str, Any]] = {
+    "eager": {"enforce_eager": True},
+    "default": {},
+    **{
+        mode: {"compilation_config": {"cudagraph_mode": mode}}
+        for mode in ("PIECEWISE", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+    },
+    "ranks": {"tensor_parallel_size": RANKS},
+    "sequence parallel": {
+        "tensor_parallel_size": RANKS,
+        "compilation_config": {"pass_config": {"enable_sp": True}},
+    },
+    "xlite": {"additional_config": {"xlite_graph_config": {"enabled": True}}},
+}
+KEYS: dict[str, object] = {"absent": None, "off": False, "on": True}
+FUSIONS = {"fusions": True, "graphs": True}
+# What the key may change, by the side that it is chosen by.
+OWN_WORKER = f"{NAME}.parallel_config.worker_cls"
+OWN_KEY = f"{NAME}.additional_config.npu_graph"
+OWN_PASS = f"{NAME}.compilation_config.inductor_compile_config.graph_fusion_manager"
+# A worker that is named resolves this by itself: nothing reads it before.
+LATE = f"{NAME}.parallel_config.all2all_backend"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Side(ModelVariant):
+    """An engine whose configuration is compared.
+
+    Attributes:
+        plugins: Whether the platform is ours.
+        data_ranks: Engines that share experts.
+    """
+
+    plugins: bool = False
+    data_ranks: int = 2
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of its processes."""
+        given = {**os.environ, **stand_ins.SETTINGS}
+        given["CANN_SIM_DEVICES"] = str(RANKS * self.data_ranks)
+        if self.plugins:
+            given["VLLM_PLUGINS"] = ",".join(PLUGINS)
+        return given
+
+
+def choose_sides(only: list[str] | None) -> list[Side]:
+    """Return stock, twice, and ours by both doors with each value of the key."""
+    has_experts = VERSION == "0.23.0"
+    described: dict[str, Any] = {
+        "dtype": "bfloat16",
+        "num_layers": 2,
+        "model": "Qwen3-MoE" if has_experts else "Qwen3",
+        "ranks": RANKS,
+        "data_ranks": 2 if has_experts else 1,
+    }
+    made = [Side(name=name, worker=False, **described) for name in ("stock", "stock again")]
+    for plugins in (False, True):
+        door = "platform" if plugins else "worker_cls"
+        for name, key in (*KEYS.items(), ("fusions", FUSIONS)):
+            given = {"key": key, "plugins": plugins, "worker": not plugins}
+            made.append(Side(name=f"{door}, {name}", **given, **described))
+    return [side for side in made if not only or side.name in only]
+
+
+def configurations(side: Side, checkpoint: Path) -> dict[str, dict[str, str]]:
+    """Return the configuration of each mode, where an engine is made of it."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    found = {}
+    for mode, arguments in MODES.items():
+        given = {"max_model_len": 512, "dtype": side.dtype, **arguments}
+        additional = dict(given.pop("additional_config", {}))
+        if side.key is not None:
+            additional["npu_graph"] = side.key
+        if side.worker:
+            given["worker_cls"] = WORKER
+        made = EngineArgs(
+            model=str(checkpoint),
+            skip_tokenizer_init=True,
+            additional_config=additional,
+            **given,
+        ).create_engine_config()
+        found[mode] = flatten(made, NAME)
+    return found
+
+
+def describe_worker(worker: Any) -> dict[str, str]:
+    """Return the configuration of a worker, that of vllm-ascend, and the model's layers."""
+    from vllm_ascend.ascend_config import get_ascend_config
+
+    own = dict(vars(get_ascend_config()))
+    own.pop("vllm_config", None)
+    found = flatten(worker.vllm_config, NAME) | flatten(own, "ascend_config")
+    runner = worker.model_runner
+    return found | {
+        "layers": repr([f"{name} {layer}" for name, layer in runner.model.named_modules()]),
+    }
+
+
+def run_rank(rank: int, port: int, side: Side, checkpoint: Path, out: Any) -> None:
+    """Run one of the engines that share experts, in this process, and send what it gave."""
+    options: dict[str, Any] = {"enforce_eager": True}
+    if side.data_ranks == 1:
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+        v2_stand_ins.install()
+    else:
+        options["enable_expert_parallel"] = True
+        os.environ |= {
+            "VLLM_DP_RANK": str(rank),
+            "VLLM_DP_SIZE": str(side.data_ranks),
+            "VLLM_DP_MASTER_PORT": str(port),
+        }
+    llm = make_engine(side, checkpoint, **options)
+    prompts, lengths = compare_load(SEQUENCES)
+    part = slice(rank, None, side.data_ranks)
+    tokens = generate(llm, prompts[part], lengths[part])
+    out.send((tokens, llm.collective_rpc(describe_worker)))
+
+
+def run_side(side: Side, checkpoint: Path, _count: int) -> list[dict[str, Any]]:
+    """Return the row of a side."""
+    kept = stand_ins.prepare()
+    import vllm_ascend.platform  # noqa: F401
+    from vllm.utils.network_utils import get_open_port
+
+    context = multiprocessing.get_context("fork")
+    port, found = get_open_port(), []
+    for rank in range(side.data_ranks):
+        receive, send = context.Pipe(duplex=False)
+        context.Process(target=run_rank, args=(rank, port, side, checkpoint, send)).start()
+        send.close()
+        found.append(receive)
+    given = [receive.recv() for receive in found]
+    made = configurations(side, checkpoint)
+    workers = [each for _, of_rank in given for each in of_rank]
+    made |= {f"worker {number}": each for number, each in enumerate(workers)}
+    del kept
+    return [{"name": side.name, "tokens": [tokens for tokens, _ in given], "made": made}]
+
+
+def find_wrong(rows: list[dict[str, Any]], sides: list[Side]) -> list[str]:
+    """Return what is wrong; nothing is missing if it is empty."""
+    wrong = [f"{row['name']}: {row['error']}" for row in rows if "error" in row]
+    by_name = {row["name"]: row for row in rows if "error" not in row}
+    if not {"stock", "stock again"} <= by_name.keys():
+        return [*wrong, "there is no stock engine to compare with"]
+    stock, again = by_name.pop("stock"), by_name["stock again"]
+    # Ports, and names that are drawn, differ between engines of stock too.
+    drawn = {
+        name
+        for process, made in stock["made"].items()
+        for name in differences(made, again["made"][process])
+    }
+    for name, row in by_name.items():
+        (side,) = (each for each in sides if each.name == name)
+        if row["tokens"] != stock["tokens"]:
+            wrong.append(f"{name}: its tokens are not those of stock")
+        for process, made in row["made"].items():
+            found = differences(made, stock["made"][process])
+            wrong += [
+                f"{name}, {process}: {field} is {found[field][0]}, {found[field][1]} in stock"
+                for field in sorted(found.keys() - drawn - allowed(side, process, found))
+            ]
+    return wrong
+
+
+def allowed(side: Side, process: str, found: Any) -> set[str]:
+    """Return which fields a side may have of its own."""
+    names = {name for name in found if name == OWN_KEY or name.startswith(f"{OWN_KEY}.")}
+    if side.worker or (side.key and process != "xlite"):
+        names.add(OWN_WORKER)
+    if side.worker and process in MODES:
+        names.add(LATE)
+    if side.key == FUSIONS and process not in MODES:
+        names.add(OWN_PASS)
+    return names
+
+
+def main() -> int:
+    """Compare all sides; return 1 if something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="names of sides")
+    out = ROOT / "build" / "engines" / f"vllm-{VERSION}-configuration.json"
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        run_given(options.run, Side, run_side)
+        return 0
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    kept = stand_ins.prepare()
+    sides, rows = choose_sides(options.only), []
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "checkpoint"
+        write_model(sides[0], checkpoint)
+        for number, side in enumerate(sides):
+            rows += rows_of_variant(
+                __spec__.name,
+                side,
+                checkpoint,
+                SEQUENCES,
+                environment=side.environment(),
+                described={"name": side.name},
+                log=options.out.with_name(f"{options.out.stem}-{number}.log"),
+                out=Path(folder) / f"{number}.json",
+                limit=MOST_SECONDS,
+            )
+            print(f"{side.name}: {'error' if 'error' in rows[-1] else 'done'}", flush=True)
+    del kept
+    options.out.write_text(json.dumps(rows, indent=1))
+    wrong = find_wrong(rows, sides)
+    engine = " + ".join(f"{name} {version(name)}" for name in ("vllm", "vllm-ascend"))
+    print("\n".join(wrong) or f"{engine}: the configuration and tokens of every side are stock's")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
