@@ -41,7 +41,7 @@ def advance_by(model: Qwen3Model, sampler: TokenSampler, steps: int) -> Advance:
 
 
 def sampling_specs(steps: int) -> dict[str, InputSpec]:
-    """Return what is declared beside the model's arguments: sampling, and the slots of each step."""
+    """Return what is declared beside the model's arguments: sampling, and the slots of steps."""
     padding_slot = PADDING_BLOCK * BLOCK_SIZE
     return {
         "temperatures": InputSpec(dtype=torch.float32),
