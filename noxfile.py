@@ -346,7 +346,7 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def readmes(session: nox.Session) -> None:
-    """Run the programs of all READMEs from wheels; they print what the READMEs say."""
+    """Run the programs of READMEs (names of packages follow `--`) from wheels, as printed."""
     _release(session, "readmes", *_wheel_options(session), *session.posargs)
 
 

@@ -65,9 +65,10 @@ def half_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_ranks() -> Callable[..., list[dict[str, Any]]]:
-    """What runs a program of this folder in two processes, each told its rank and the number.
+    """Return a function that runs a program of this folder in two processes, one per rank.
 
-    Takes the name of the file and further arguments; returns what each rank printed, as JSON.
+    It accepts the name of the file and further arguments, and returns what each rank printed, as
+    JSON.
     """
 
     def run(program: str, *arguments: object) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ def batches(ranks: int) -> list[list[torch.Tensor]]:
 
 
 def expected(step: list[torch.Tensor], rank: int, rows: int) -> torch.Tensor:
-    """Return what a rank has to get: twice its rows, and the sum of all ranks' rows."""
+    """Return the expected result of a rank: twice its rows, and the sum of all ranks' rows."""
     padded = [torch.cat([own, own.new_zeros(rows - len(own), HIDDEN)]) for own in step]
     return (padded[rank] * 2 + torch.stack(padded).sum(0))[: len(step[rank])]
 

@@ -1,6 +1,6 @@
-"""A capture that copies an input of the CPU, run by `test_input_places.py`; prints what was said.
+"""A capture that copies an input of the CPU, run by `test_input_places.py`; prints the error.
 
-It has a process of its own, since torch_npu's task queue does not outlive a refused copy.
+It has a process of its own, because torch_npu's task queue does not survive a rejected copy.
 """
 
 from __future__ import annotations

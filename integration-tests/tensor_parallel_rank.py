@@ -1,10 +1,10 @@
 """One rank of a tensor-parallel layer, run by `test_tensor_parallel.py`; prints one line of JSON.
 
-Its arguments are the rank, the number of ranks, and a file by which the ranks find each other.
+Its arguments are the rank, the number of ranks, and a file through which the ranks find each other.
 
-The layer is a column-parallel and a row-parallel product with an all_reduce behind, as engines
-have it. The rank runs it eagerly and captured, with new inputs at each step, and compares the
-results with the whole layer in float64.
+The layer is a column-parallel and a row-parallel product followed by an all_reduce, as in engines.
+The rank runs it eagerly and captured, with new inputs at each step, and compares the results with
+the whole layer in float64.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TensorParallelLayer:
         return partial + hidden
 
     def reference(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return what the whole layer gives in float64."""
+        """Return the result of the whole layer in float64."""
         wide = hidden.double()
         output: torch.Tensor = torch.relu(wide @ self.whole_up.double()) @ self.whole_down.double()
         return output + wide
@@ -73,7 +73,7 @@ def measured_choice(
     hidden: torch.Tensor,
     context: GraphContext,
 ) -> RunModeChoice:
-    """Return what all ranks choose together, by the slowest of them."""
+    """Return the common choice of all ranks, determined by the slowest rank."""
     captured.release_all()
     host: Any = dist.new_group(backend="gloo")
 

@@ -1,4 +1,4 @@
-"""What a user gets wrong gives a clear error, and nothing is lost."""
+"""User errors raise clear errors, and no work is lost."""
 
 from __future__ import annotations
 

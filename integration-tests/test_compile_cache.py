@@ -22,7 +22,7 @@ NUM_BLOCKS = 12
 def _serve(
     checkpoint: Path, device: NpuDevice, options: dict[str, Any]
 ) -> tuple[list[RequestOutput], list[str]]:
-    """Return what some requests are answered, and what the reports say of the cache."""
+    """Return the answers to some requests, and the cache section of the reports."""
     runner = CompiledModelRunner.load(
         checkpoint, options, device=device, num_blocks=NUM_BLOCKS, max_length=256
     )

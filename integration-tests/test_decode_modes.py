@@ -180,7 +180,7 @@ def test_piecewise_launches_nothing_but_attention_between_its_pieces(
 
 
 class _StaleLane(UpdateLane):
-    """Replays, and releases the graph, with the lengths of each key's first step for ever."""
+    """Replays and releases the graph, always with the lengths of each key's first step."""
 
     def run(  # type: ignore[override]
         self,

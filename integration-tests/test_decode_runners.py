@@ -1,4 +1,4 @@
-"""Decode runners on the real torch_npu: what two of them share, and what a step calls."""
+"""Decode runners on the real torch_npu: what two of them share, and the calls of a step."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Encoder(nn.Module):
         self.recorder.attention(layer, "encoder_attention", arguments)
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
-        """Return ``[T, HIDDEN]`` for patches ``[T, PATCH]`` of all images, one behind the other."""
+        """Return ``[T, HIDDEN]`` for patches ``[T, PATCH]`` of all images, concatenated."""
         hidden = F.linear(patches, self.embedding)
         for number, weight in enumerate(self.layers):
             q, k, v = F.linear(hidden, weight).view(-1, 3, HEADS, HEAD_DIM).unbind(1)
@@ -93,7 +93,7 @@ class Encoder(nn.Module):
 
 
 class Encoding:
-    """The encoder behind a runner in one mode."""
+    """An encoder run by a runner in one mode."""
 
     def __init__(self, mode: CompileMode, device: NpuDevice, lane: UpdateLane) -> None:
         recorder, context = Recorder(device), GraphContext()

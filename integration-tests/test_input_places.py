@@ -85,7 +85,7 @@ def test_every_step_reads_its_own_inputs_wherever_they_lie(mode: str, device: Np
 
 
 def test_capture_that_copies_an_input_of_the_cpu_is_refused() -> None:
-    """Only pinned memory is read at each replay; what is read of other memory would be stale."""
+    """Only pinned memory is read at each replay; values read from other memory would be stale."""
     program = Path(__file__).with_name("refused_input.py")
 
     done = subprocess.run(

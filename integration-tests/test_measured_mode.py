@@ -1,4 +1,4 @@
-"""Mode measured on the example engine: what it chooses where counts decide, and what is left."""
+"""The mode `measured` on the example engine: its choice if counts decide, and what remains."""
 
 from __future__ import annotations
 

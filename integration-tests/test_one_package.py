@@ -1,4 +1,4 @@
-"""The engines of docs/how-to/adopt-one-package.md, which adopt one part each, do what they say."""
+"""The engines of docs/how-to/adopt-one-package.md, which adopt one part each, run as described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefill in segments or one graph: every mode gives what eager gives, and the right tokens."""
+"""Prefill in segments or as one graph: every mode matches eager and generates the right tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of READMEs that no package can run from its wheel alone print what the text says."""
+"""Programs of READMEs that no package can run from its wheel alone print the documented output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static quantisation as engines call it is one launch a site by every door, and stays right."""
+"""Static quantisation as engines call it is one launch per site through every entry point."""
 
 from __future__ import annotations
 

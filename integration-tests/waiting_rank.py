@@ -1,7 +1,7 @@
 """One rank of collectives that do not meet, run by `test_field_failures.py`; prints JSON.
 
-Its arguments are the rank, the number of ranks, and a file by which the ranks find each other. Each
-case is a graph of its own; what a rank was told, and after how many seconds, is given back.
+Its arguments are the rank, the number of ranks, and a file through which the ranks find each other.
+Each case is a graph of its own. The output is the error of the rank, and the seconds until it.
 """
 
 from __future__ import annotations

@@ -25,8 +25,11 @@ PACKAGE = ROOT / "packages" / "npu-graph-testing" / "src"
 ROWS = PACKAGE / "npu_graph_check" / "register" / "rows.json"
 
 COLUMNS = ("id", "behaviour", "source", "observed by", "seen on hardware")
-REASONS = ("own", "inside", "ranks", "soc", "harm", "open")
-"""Why no probe observes a row; the page says what each means. A text may follow."""
+WORDS = ("own", "profiler", "ranks", "soc")
+"""Why no probe observes a row; the page says what each means."""
+WORDS_WITH_A_PHRASE = ("inside", "harm", "source", "unwritten")
+"""The same, where ``: `` and a phrase have to follow."""
+_UNWRITTEN = "unwritten"
 
 PREFIXES: Mapping[str, str] = MappingProxyType(
     {
@@ -113,13 +116,13 @@ def _row_in_step(
             raise ValueError(f"{section!r} has no prefix for the ids of its rows")
         taken[prefix] += 1
         behaviour, source = cells
-        reason = "own" if source in {"own", "the simulator's own"} else "open"
+        reason = "own" if source in {"own", "the simulator's own"} else _UNWRITTEN
         cells = [f"{prefix}-{taken[prefix]}", behaviour, source, reason, ""]
     probes = ", ".join(f"`{probe}`" for probe in observed.get(cells[0], ()))
     if probes:
         cells[3] = probes
     elif cells[3].startswith("`"):
-        cells[3] = "open"
+        cells[3] = _UNWRITTEN
     return cells
 
 
@@ -145,9 +148,14 @@ def problems(text: str, observed: Mapping[str, list[str]]) -> list[str]:
         if row not in ids
     ]
     for row, entry in register(text).items():
-        word = entry["observed"].split(":")[0]
-        if row not in observed and word not in REASONS:
-            found.append(f"{row}: expected one of {', '.join(REASONS)}, found {word!r}")
+        if row in observed:
+            continue
+        word, _, phrase = entry["observed"].partition(": ")
+        if word in WORDS_WITH_A_PHRASE and not phrase:
+            found.append(f"{row}: expected '{word}: ' and a phrase that says why no probe sees it")
+        elif word not in (*WORDS, *WORDS_WITH_A_PHRASE):
+            words = ", ".join((*WORDS, *WORDS_WITH_A_PHRASE))
+            found.append(f"{row}: expected a probe or one of {words}, found {word!r}")
     return found
 
 

@@ -150,12 +150,12 @@ def page(folder: Path, before: str) -> str:
     lines += [found[each] for each in sorted(found, key=order)]
     lines += [f"| {what} | all | {reason} | |" for what, reason in OTHERS.items()]
     table = "\n".join(lines)
-    return f"""# SGLang 0.5.23: what ran with our parts
+    return f"""# Results in SGLang 0.5.23
 
-Made by `python -m engines.pages.sglang_matrix --write` from the rows of the sessions of `./nox -s
-"engine(sglang)"`, on simulated CANN, with models of random weights, a dense Qwen3 where none is
-named. Sequences join and leave; those of prefill begin alike, are longer than a chunk, or give
-their pages back. With two ranks steps and waits are those of both together.
+`python -m engines.pages.sglang_matrix --write` generates this page from the rows of the sessions of
+`./nox -s "engine(sglang)"`, on simulated CANN. Models have random weights; where none is named, it
+is a dense Qwen3. Sequences join and leave. Those of prefill have common prefixes, are longer than a
+chunk, or give their pages back. With two ranks, steps and waits are totals of both.
 
 {table}
 """

@@ -190,13 +190,13 @@ def page(rows: list[dict[str, Any]], before: str = "") -> str:
                 lines.append(f"| {model} | {name} | {' | '.join(told)} |")
     lines += [f"| {model} | all | {reason} | | |" for model, reason in OTHERS.items()]
     table = "\n".join(lines)
-    return f"""# vLLM 0.23.0 with vllm-ascend 0.23.0: what ran with our parts
+    return f"""# Results in vLLM 0.23.0 with vllm-ascend 0.23.0
 
-Made by `python -m engines.pages.vllm_matrix --write` from the rows of the sessions of `./nox -s
-"engine(vllm)"`, on simulated CANN; rows that name vLLM 0.26.0 are of `"engine(vllm-v2)"`, with
-vllm-ascend 0.26.0rc1. Sequences join and leave, and are preempted where blocks are
-short; one that is preempted twice counts twice. *stock* is the engine without our parts, *unfused*
-that with its own fusions off. A margin is how far the other token lay below the engine's own, in
+`python -m engines.pages.vllm_matrix --write` generates this page from the rows of the sessions of
+`./nox -s "engine(vllm)"`, on simulated CANN. Rows that name vLLM 0.26.0 are of `"engine(vllm-v2)"`,
+with vllm-ascend 0.26.0rc1. Sequences join and leave, and are preempted if blocks are short; one
+that is preempted twice counts twice. *stock* is the engine without our parts, *unfused* the engine
+with its own fusions off. A margin says how far the other token was below the engine's own, in
 standard deviations of the engine's logits, where two variants first differ.
 
 {table}

@@ -351,23 +351,24 @@ def document(config: Any, communicator: str) -> str:
     patterns, cells = table(iter([*pattern_rows(config), noop_row()]))
     layers, _ = table(layer_rows())
     sums = [sum(each[column] == "yes" for each in cells) for column in (2, 3, 4)]
-    return f"""# What vllm-ascend 0.23.0 fuses, and what fx-passes fuses of it
+    return f"""# Patterns of vllm-ascend 0.23.0 that fx-passes fuses
 
-Made by `./nox -s vllm_ascend_patterns -- --write` from the installed engine; without `--write` the
-session fails where this page differs. *default* is `default_npu_pipeline(soc="{DEVICE}")`; *forms*
-has `vllm_ascend_dialect()` before the fusions; *parallel* has also `fuse_matmul_all_reduce`,
-`shard_all_reduce_norm` and `remove_gather_of_own_shard` for two ranks, and `whole_residuals=True`.
-The graphs are what the engine's pattern classes trace to on their own example inputs, in bfloat16.
-Examples of a width of 4, which no kernel takes, have 64; shards of 5 tokens for 8, of which two are
-padding, have 4; examples of three dimensions have two, as what layers emit. What the patterns of
-`sequence_parallelism` reduce is computed before, as in an engine: it is reduced in place, which an
-input of the graph would show.
+`./nox -s vllm_ascend_patterns -- --write` generates this page from the installed engine; without
+`--write` the session fails if this page differs. *default* is
+`default_npu_pipeline(soc="{DEVICE}")`; *forms* adds `vllm_ascend_dialect()` before the fusions;
+*parallel* also adds `fuse_matmul_all_reduce`, `shard_all_reduce_norm` and
+`remove_gather_of_own_shard` for two ranks, and `whole_residuals=True`. The graphs are traced from
+the engine's pattern classes on their own example inputs, in bfloat16, with three changes: a width
+of 4, which no kernel supports, becomes 64; shards of 5 tokens for 8, of which two are padding,
+become 4; three dimensions become two, as in layers. In the patterns of `sequence_parallelism`, the
+reduced value is computed in the graph, as in an engine, because it is reduced in place, which would
+be visible in a graph input.
 
 ## Pattern classes: {sums[0]}, {sums[1]} and {sums[2]} of {len(cells)}
 
 {patterns}
 
-## What layers emit
+## Operators that layers emit
 
 {layers}
 """

@@ -138,7 +138,7 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
 def add_pass(name: str, function: Callable[[GraphModule], bool]) -> None:
     """Let every graph go through a function behind our passes."""
     import fx_passes
-    import vllm_npu_graph.fusions as door
+    import vllm_npu_graph.v0_23.fusions as door
     from fx_passes.inductor import PostGradPasses
 
     def make() -> PostGradPasses:

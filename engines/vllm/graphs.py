@@ -107,7 +107,7 @@ def run_piece_turns(
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
     from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
-    from vllm_npu_graph.runtime_graphs import RuntimeGraphs
+    from vllm_npu_graph.v0_23.runtime_graphs import RuntimeGraphs
 
     runner = runner_of(llm)
     calls = {"ours": RuntimeGraphs.__call__, "stock": ACLGraphWrapper.__call__}

@@ -109,6 +109,7 @@ def make_engine(
     checkpoint: Path,
     additional_config: Mapping[str, object] | None = None,
     compilation_config: Mapping[str, object] | None = None,
+    install: Callable[[], None] = stand_ins.install,
     **options: Any,
 ) -> Any:
     """Return the engine of a variant, which captured its decode graphs.
@@ -118,11 +119,12 @@ def make_engine(
         checkpoint: Of the model.
         additional_config: Of vllm-ascend, besides what is here.
         compilation_config: Of vLLM, besides what is here.
+        install: Replaces what the simulator cannot run of this release.
         options: Of the engine, besides those here.
     """
     from vllm import LLM
 
-    stand_ins.install()
+    install()
     own: dict[str, Any] = {"worker_cls": WORKER} if variant.worker else {}
     config: dict[str, Any] = dict(additional_config or {})
     if variant.key is not None:
@@ -314,8 +316,8 @@ def make_sides(runner: Any) -> list[Side]:
 
     from attn_update import UpdateLane
     from npu_graph_runtime import NpuDevice
-    from vllm_npu_graph.attention_update import AttentionUpdate
-    from vllm_npu_graph.recorded_graphs import RecordedGraphs
+    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+    from vllm_npu_graph.v0_23.recorded_graphs import RecordedGraphs
 
     update = runner.attention_update
     layers = runner.compilation_config.static_forward_context

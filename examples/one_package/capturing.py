@@ -1,4 +1,4 @@
-"""An engine adopts npu-graph-runtime alone: its step is captured for some sizes, and replayed."""
+"""An engine adopts only npu-graph-runtime, to capture its step for some sizes and replay it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An engine adopts fx-passes alone: fuses what Dynamo traced, and runs it as before."""
+"""An engine adopts only fx-passes: it fuses the graphs that Dynamo traces, and runs them."""
 
 from __future__ import annotations
 

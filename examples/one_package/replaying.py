@@ -1,4 +1,4 @@
-"""An engine takes npu-compile's captured steps alone: keys, buffers and lengths are its own."""
+"""An engine adopts only npu-compile's captured steps, with its own keys, buffers and lengths."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ReplayingEngine:
         self._inputs = inputs
 
     def capture(self, prepare: Callable[[GraphKey], None]) -> None:
-        """Capture all keys; `prepare` gives attention lengths of padding before each."""
+        """Capture all keys; `prepare` sets attention lengths of padding before each."""
         self._steps.capture(self._inputs, prepare)
 
     def run(

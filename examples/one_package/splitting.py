@@ -1,4 +1,4 @@
-"""An engine adopts piecewise-split alone: attention stays its own, the rest goes as it likes."""
+"""An engine adopts only piecewise-split, to run attention itself and compile the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SplittingEngine:
         return stitch(split(plan), self._prepare)
 
     def _prepare(self, piece: Piece) -> Callable[..., Any]:
-        """Return what runs in place of a piece: here an engine's own compiler or capture goes."""
+        """Return the callable that runs in place of a piece; put your compiler or capture here."""
         if not piece.is_splitting:
             self.compiled += 1
         return run_uncompiled(piece)

@@ -1,4 +1,4 @@
-"""An engine takes npu-compile's static inputs alone: it writes a batch where one copy reads it."""
+"""An engine adopts only npu-compile's static inputs: one copy transfers a whole batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StagingEngine:
     def run(
         self, ids: Sequence[int], slots: Sequence[int], sampled: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the output for a batch; `sampled` on the device takes the place of `ids`."""
+        """Return the output for a batch; `sampled`, on the device, replaces `ids`."""
         own = StepSize(tokens=len(slots), sequences=len(slots))
         staged = self._inputs.staging(own, size=self._size)
         staged["slots"].numpy()[:] = slots

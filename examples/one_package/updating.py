@@ -1,4 +1,4 @@
-"""An engine that captures and replays itself adopts attn-update alone, for attention's lengths."""
+"""An engine that captures and replays itself adopts only attn-update, for attention lengths."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class UpdatingEngine:
 
     def __init__(self, device: GraphDevice) -> None:
         self._device, self._graph = device, device.create_graph()
-        # A thread of the lane updates, while this one prepares the next step.
+        # A worker thread of the lane updates, while this thread prepares the next step.
         self._recorder, self._lane = Recorder(device), UpdateLane(device, worker=True)
 
     def attend(self, layer_name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
-        """Launch attention: recorded in a capture, at once elsewhere."""
+        """Launch attention: recorded in a capture, eagerly elsewhere."""
         return self._recorder.attention(layer_name, "fused_infer_attention_v1", arguments)[0]
 
     def capture(self, model: Callable[[], torch.Tensor]) -> torch.Tensor:
@@ -38,7 +38,7 @@ class UpdatingEngine:
         return output
 
     def run(self, query_sums: Sequence[int], kv_lengths: Sequence[int]) -> None:
-        """Replay with the lengths of a step; returns as soon as all is queued."""
+        """Replay with the lengths of a step; returns as soon as everything is queued."""
         names = ("actual_seq_lengths", "actual_seq_lengths_kv")
         lengths = dict(zip(names, (query_sums, kv_lengths), strict=True))
         self._lane.begin(self._plan, StepParameters(key=KEY, groups={"default": lengths}))

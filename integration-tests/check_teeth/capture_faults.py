@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import ctypes
+from typing import TYPE_CHECKING, Any
 
-from check_teeth.fault import answer, nothing_done
+from check_teeth.fault import Fault, answer, called_with, nothing_done, setting
+from npu_graph_check.cann.runtime import Cann, Handle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from check_teeth.fault import Fault
-
 _BEGIN, _END = "aclmdlRICaptureTaskGrpBegin", "aclmdlRICaptureTaskGrpEnd"
 _UPDATE, _UPDATED = "aclmdlRICaptureTaskUpdateBegin", "aclmdlRICaptureTaskUpdateEnd"
 _REPLAY, _WAIT = "aclmdlRIExecuteAsync", "aclrtStreamWaitEvent"
+
+
+def _keep_memory() -> None:
+    before = Cann.call
+
+    def call(self: Cann, name: str, *arguments: Any) -> int:
+        if name == _UPDATED:
+            before(self, "aclrtMalloc", ctypes.byref(Handle()), 4096, 0)
+        return before(self, name, *arguments)
+
+    setattr(Cann, "call", call)  # noqa: B010 - a method is replaced on purpose
+
+
+def _npu() -> Any:
+    import torch
+
+    from npu_graph_runtime import NpuDevice
+
+    NpuDevice()  # loads torch_npu, which brings torch.npu
+    return vars(torch)["npu"]
+
+
+def _every_second_wait() -> None:
+    npu, calls = _npu(), [0]
+    before = npu.Stream.wait_stream
+
+    def wait_stream(self: Any, other: Any) -> None:
+        calls[0] += 1
+        if calls[0] % 2:
+            before(self, other)
+
+    npu.Stream.wait_stream = wait_stream
+
+
+def _twice() -> None:
+    npu = _npu()
+    before = npu.NPUGraph.replay
+
+    def replay(self: Any) -> None:
+        before(self)
+        before(self)
+
+    npu.NPUGraph.replay = replay
+
+
+def _no_captures() -> None:
+    _npu().graph = lambda *_, **__: contextlib.nullcontext()
+
 
 CAPTURE: Mapping[str, Sequence[Fault]] = {
     "capture.default-stream": [
@@ -53,6 +102,41 @@ CAPTURE: Mapping[str, Sequence[Fault]] = {
         answer("aclmdlRICaptureEnd", 107038),
     ],
     "capture.over-at-its-end": [answer("aclrtSynchronizeStream", 0, 107027)],
+    "capture.pinned-copy-behind-a-wait": [
+        Fault(
+            what="every second `torch.npu.Stream.wait_stream` does nothing",
+            apply=_every_second_wait,
+        )
+    ],
+    "capture.dead-task-queue": [
+        Fault(what="`torch.npu.graph` captures nothing", apply=_no_captures)
+    ],
+    "capture.memory-of-arguments": [nothing_done("aclmdlRIDestroy")],
+    "capture.replayed-random-numbers": [
+        Fault(what="`torch.npu.NPUGraph.replay` replays twice", apply=_twice)
+    ],
+    "capture.conditions": [
+        nothing_done(_REPLAY, from_call=2),
+        called_with("aclmdlRICondHandleCreate", 1, 0),
+    ],
+    "capture.conditions-without-child": [called_with("aclmdlRICondHandleCreate", 1, 1)],
+    "capture.child-graphs": [
+        answer("aclmdlRICaptureEnd", 107046),
+        answer(_REPLAY, 207000),
+        answer("aclmdlRIDestroy", 207000),
+    ],
+    "capture.graph-as-json": [nothing_done("aclmdlRIDebugJsonPrint")],
+    "capture.external-event-object": [nothing_done("aclrtResetEvent")],
+    "capture.event-between-processes": [
+        answer("aclrtEventElapsedTime", 207000),
+        answer("aclrtRecordEvent", 207000),
+    ],
+    "capture.destroyed-stream": [answer("aclrtSynchronizeStream", 107003)],
+    "capture.update-frees-arguments": [
+        Fault(what=f"`{_UPDATED}` keeps 4 KiB of the device", apply=_keep_memory)
+    ],
+    "capture.update-nothing-orders": [setting("CANN_SIM_UPDATE_CHECK", "off")],
+    "capture.update-of-destroyed-graph": [answer(_UPDATE, 107000)],
     "capture.streams-taken": [nothing_done("aclmdlRIDestroy")],
     "capture.replay-in-order": [nothing_done(_REPLAY, from_call=2)],
     "capture.replay-on-two-streams": [nothing_done(_REPLAY, from_call=2)],

@@ -16,4 +16,8 @@ DECODE: Mapping[str, Sequence[Fault]] = {
     "decode.full": [setting("CANN_SIM_FAULTS", "task_update:3")],
     "decode.piecewise": [RUNS],
     "decode.full-decode-and-piecewise": [setting("CANN_SIM_FAULTS", "task_update:3")],
+    "decode.breakable": [RUNS],
+    "decode.plain-piecewise": [RUNS],
+    "decode.plain-breakable": [RUNS],
+    "decode.measured": [setting("CANN_SIM_FAULTS", "task_update:3")],
 }

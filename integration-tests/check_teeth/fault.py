@@ -16,11 +16,11 @@ NO_VARIABLES: Mapping[str, str] = {}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What is wrong with the device.
+    """A fault of the device.
 
     Attributes:
         what: a sentence for the table.
-        apply: puts the fault in place, in the process of the probe, before it begins.
+        apply: installs the fault in the process of the probe, before the probe starts.
         environment: variables of that process, such as ``CANN_SIM_FAULTS``.
     """
 
@@ -73,14 +73,14 @@ def change_calls(
     made: bool = True,
     from_call: int = 1,
 ) -> None:
-    """Change what a function answers to all probes of this process.
+    """Change the results of a function for all probes of this process.
 
     Args:
-        name: of the function of CANN or of its operators.
-        answered: gives the status from the one without the fault and the arguments, whose
-            references it may write.
-        made: the call is made; else its status is 0.
-        from_call: the first call, from 1, that is changed.
+        name: name of the function of CANN or of its operators.
+        answered: returns the status, given the original status and the arguments; it may write
+            through arguments that are references.
+        made: whether the call is made; if not, its original status is 0.
+        from_call: the first call that is changed, counted from 1.
     """
     counted = [0]
     for road in ("call", "operator"):
@@ -98,3 +98,41 @@ def change_calls(
             return answered(_before(self, called, *arguments) if made else 0, arguments)
 
         setattr(Cann, road, changed)
+
+
+def called_with(name: str, place: int, value: object) -> Fault:
+    """Return the fault of a runtime function that takes another argument than it is given.
+
+    Args:
+        name: of the function of CANN.
+        place: of the argument, from 0.
+        value: what it takes.
+    """
+
+    def apply() -> None:
+        before = Cann.call
+
+        def changed(self: Cann, called: str, *arguments: Any) -> int:
+            given = list(arguments)
+            if called == name:
+                given[place] = value
+            return before(self, called, *given)
+
+        setattr(Cann, "call", changed)  # noqa: B010 - a method is replaced on purpose
+
+    return Fault(what=f"`{name}` takes {value} as argument {place + 1}", apply=apply)
+
+
+def answers_more(name: str, place: int) -> Fault:
+    """Return the fault of a runtime function that gives one more than there is.
+
+    Args:
+        name: of the function of CANN.
+        place: of the reference that it writes, from 0.
+    """
+
+    def one_more(status: int, arguments: tuple[Any, ...]) -> int:
+        arguments[place]._obj.value += 1
+        return status
+
+    return Fault(what=f"`{name}` gives one more", apply=lambda: change_calls(name, one_more))

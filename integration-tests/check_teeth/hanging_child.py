@@ -1,4 +1,4 @@
-"""The process of a probe over a device on which no stream writes a value: graphs wait for ever."""
+"""The process of a probe on a device whose streams never write a value: graphs wait forever."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from check_teeth.contract_faults import CONTRACT
 from check_teeth.decode_faults import DECODE
 from check_teeth.environment_faults import ENVIRONMENT
 from check_teeth.fusions_faults import FUSIONS
+from check_teeth.memory_faults import MEMORY
 from check_teeth.operators_faults import OPERATORS
 from check_teeth.questions_faults import QUESTIONS
 from check_teeth.runtime_faults import RUNTIME
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 TEETH: Mapping[str, Sequence[Fault]] = {
     **ENVIRONMENT,
     **CAPTURE,
+    **MEMORY,
     **ATTENTION,
     **OPERATORS,
     **FUSIONS,

@@ -152,13 +152,13 @@ class _KnowsKeysByIdentity(CallableEngine):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BrokenPart:
-    """Something broken, and what shows it.
+    """A part that is broken on purpose, and how the fuzzer can find it.
 
     Attributes:
-        engine: the engine that has it.
-        kinds: of the events in which it shows.
-        sorts: of failures that the fuzzer may find.
-        shape: what the shape of the engine has to be for that.
+        engine: the engine with the broken part.
+        kinds: kinds of events that reveal it.
+        sorts: sorts of failures that the fuzzer may find.
+        shape: the engine shape needed to reveal it.
     """
 
     engine: type[CallableEngine]

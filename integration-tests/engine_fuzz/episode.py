@@ -1,4 +1,4 @@
-"""One episode: what a seed says about an engine and about the events in its life."""
+"""One episode: an engine and the events in its life, derived from a seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUIRKS = (
 
 
 class Kind(str, Enum):
-    """What happens to an engine."""
+    """Kind of event."""
 
     JOIN = "join"
     LEAVE = "leave"
@@ -81,9 +81,9 @@ class Event:
     """One event; any subset of the events of an episode is an episode too.
 
     Attributes:
-        kind: what happens.
-        engine: which engine it happens to, 0 or 1; taken modulo their number.
-        options: plain values, by the kind.
+        kind: the kind of event.
+        engine: the affected engine, 0 or 1; used modulo the number of engines.
+        options: plain values that depend on the kind.
     """
 
     kind: Kind
@@ -103,14 +103,14 @@ class Shape:
     Attributes:
         mode: the compile mode.
         uses_runners: whether the runners of npu-compile run it, or its own graphed callables.
-        updater: of the lane.
+        updater: updater of the lane.
         worker: whether the lane has a thread.
-        weak_outputs: whether graphs keep their outputs weakly.
+        weak_outputs: whether graphs keep only weak references to their outputs.
         address_check: when inputs are compared.
-        warmup_runs: before each capture.
-        wrapped: the form of the callable that is captured.
-        caches_as_arguments: whether attention is given the caches, or reads them by itself.
-        quirk: a habit of the model that a capture may refuse; empty for none.
+        warmup_runs: number of runs before each capture.
+        wrapped: the form of the captured callable.
+        caches_as_arguments: whether caches are passed to attention, or it reads them by itself.
+        quirk: a habit of the model that a capture may reject; empty for none.
         interrupt: the exception of signal handlers.
     """
 
@@ -158,7 +158,7 @@ class Episode:
 
     @classmethod
     def from_json(cls, text: str) -> Episode:
-        """Return what `to_json` wrote."""
+        """Read an episode written by `to_json`."""
         values = json.loads(text)
         events = [
             Event(kind=Kind(each["kind"]), engine=each["engine"], options=each["options"])

@@ -1,4 +1,4 @@
-"""What has happened in episodes, as figures."""
+"""Statistics of episodes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class EpisodeCounts:
-    """What has happened in episodes.
+    """Statistics of episodes.
 
     Attributes:
-        episodes: that ended.
-        steps: that were right.
-        events: by kind.
-        errors: named ones that an event or a shape was a reason for, by kind and class.
-        interrupted: signals that came in time, by what they came into.
+        episodes: completed episodes.
+        steps: correct steps.
+        events: number of events by kind.
+        errors: expected errors, by kind of event or shape and by class.
+        interrupted: signals that arrived in time, by the interrupted operation.
     """
 
     episodes: int = 0

@@ -39,14 +39,14 @@ class EpisodeRun:
     """Runs one episode.
 
     Args:
-        episode: what to run.
-        devices: at least as many as it has engines.
+        episode: the episode to run.
+        devices: devices; at least as many as the episode has engines.
         sender: the other process.
-        make_engine: makes an engine of device, shape and seed; by default the one that the shape
-            asks for.
+        make_engine: makes an engine from device, shape and seed; by default the engine that the
+            shape selects.
 
     Attributes:
-        counts: of what has happened.
+        counts: statistics.
     """
 
     def __init__(

@@ -24,15 +24,15 @@ INTERRUPTS: Mapping[str, type[BaseException]] = MappingProxyType(
 def call_interrupted(
     function: Callable[[], _Result], *, seconds: float, name: str
 ) -> _Result | None:
-    """Call a function, and send this process a signal meanwhile whose handler raises.
+    """Call a function and meanwhile send this process a signal whose handler raises.
 
     Args:
-        function: what is called.
-        seconds: until the signal.
-        name: of `INTERRUPTS`.
+        function: the function to call.
+        seconds: time until the signal.
+        name: a name in `INTERRUPTS`.
 
     Returns:
-        What the function returns; ``None`` where the exception of the handler ended it.
+        The result of the function; ``None`` if the exception of the handler ended it.
     """
     kind = INTERRUPTS[name]
     is_armed = True

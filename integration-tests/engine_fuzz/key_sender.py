@@ -54,7 +54,7 @@ class KeySender:
 
 
 def answer() -> None:
-    """Send what each line of standard input asks for, by fields and step parameters."""
+    """Send the fields and step parameters that each line of standard input requests."""
     for line in sys.stdin:
         asked = json.loads(line)
         extra = tuple(asked["key"].pop("extra"))

@@ -1,8 +1,7 @@
-"""What engines do to tensors between steps: caches, weights and attributes get other memory.
+"""Changes that engines make to tensors between steps: caches, weights and attributes move.
 
-Each function does it to the model of an engine, with the values in another place, and to the
-reference with the values in the same place. What the engine had is freed, and other tensors are
-put where it lay, or it is kept.
+Each function moves the values to other memory in the model of an engine, and keeps them in place in
+the reference. The engine's old memory is either freed and filled with other tensors, or kept.
 """
 
 from __future__ import annotations
@@ -140,14 +139,14 @@ def sleep_and_wake(
     weights: str,
     caches: bool,
 ) -> None:
-    """Give caches, and weights, up to somebody else; take new memory, with the values of before.
+    """Release caches, and weights, for other users; then allocate new memory with the old values.
 
     Args:
-        model: of the engine.
-        device: of the model.
-        others: gets what is free meanwhile.
+        model: model of the engine.
+        device: device of the model.
+        others: gets the memory that is free meanwhile.
         weights: ``stay``; ``resized`` under their storages; ``replaced`` by new parameters.
-        caches: whether caches are given up.
+        caches: whether caches are released.
     """
     device.synchronize()
     parameters = dict(model.named_parameters()) if weights != "stay" else {}

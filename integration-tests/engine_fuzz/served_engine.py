@@ -1,10 +1,10 @@
-"""An engine as an episode sees it: its steps are run, judged and compared with the reference.
+"""An engine as an episode sees it: its steps are run, checked and compared with the reference.
 
-Note [what is right]. A step gives, bit by bit, what the reference gives; or it raises an error of
-our packages that something in the episode is a reason for. After the error the engine does what the
-documentation says, and the step, repeated, has to be right. All else is a failure: another value,
-another error, an error without a reason, a wait that never ends, a state of the thread that is left
-behind, or memory of somebody else that is written.
+Note [what is right]. A step is right if its result is bitwise identical to the reference, or if it
+raises an error of our packages for which the episode has a reason. After the error the engine does
+what the documentation says, and the repeated step must be right. Everything else is a failure:
+another value, another error, an error without a reason, a wait that never ends, thread state left
+over, or a write to memory of another owner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ATTEMPTS = 3
 
 
 class EpisodeFailure(Exception):  # noqa: N818 - what the fuzzer looks for
-    """What is not right.
+    """A failure of an episode.
 
     Attributes:
         sort: ``wrong``, ``hang``, ``refused``, ``crash``, ``left`` or ``overwritten``.
@@ -61,16 +61,16 @@ class ServedEngine:
     """An engine, its reference and its sequences.
 
     Args:
-        engine: what is fuzzed.
-        reference: what it is compared with.
+        engine: the engine under test.
+        reference: the engine it is compared with.
         counts: where to count.
 
     Attributes:
-        engine: as given.
-        reference: as given.
-        sequences: that it serves.
-        others: tensors in memory that it gave up.
-        reasons: why it may refuse steps until its graphs are captured again.
+        engine: as passed.
+        reference: as passed.
+        sequences: the sequences that it serves.
+        others: tensors in memory that it released.
+        reasons: why it may reject steps until its graphs are captured again.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class ServedEngine:
     def _run_or_interrupt(
         self, run: Callable[[], list[_Result]], seconds: float | None
     ) -> list[_Result] | None:
-        """Return what a function returns; ``None`` where a signal ended it."""
+        """Return the result of a function, or ``None`` if a signal ended it."""
         if seconds is None:
             return run()
         name = self.engine.shape.interrupt
@@ -270,12 +270,12 @@ class ServedEngine:
         *,
         or_wrong: str = "",
     ) -> Iterator[None]:
-        """Judge an error of the block by a reason.
+        """Check that an error of the block has a reason.
 
         Args:
-            reason: for an error.
-            expected: errors that the reason is one for, besides those of a signal.
-            or_wrong: what is wrong if there is none; empty where that is right too.
+            reason: reason for an error.
+            expected: errors that the reason explains, besides those of a signal.
+            or_wrong: the failure to report if there is no error; empty if that is right too.
         """
         try:
             yield
@@ -304,7 +304,7 @@ class ServedEngine:
         self.capture()
 
     def settle(self) -> None:
-        """Let the device end what it has, and work again where it stopped at a failure."""
+        """Let the device finish its work, and make it usable again after a failure."""
         with contextlib.suppress(UpdateError):
             self.engine.drain()
         try:

@@ -35,14 +35,14 @@ _SECONDS_OF_EPISODE = 60
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Failure:
-    """An episode that is not right.
+    """A failed episode.
 
     Attributes:
-        sort: as `EpisodeFailure` has it; ``hang`` too for a process that said nothing any more,
-            and ``died`` for one that ended by itself.
-        text: what was found.
+        sort: as in `EpisodeFailure`; also ``hang`` for a process that stopped reporting, and
+            ``died`` for one that ended by itself.
+        text: description of the failure.
         episode: the episode.
-        traceback: where.
+        traceback: where it happened.
     """
 
     sort: str
@@ -59,12 +59,12 @@ class Supervisor:
     """Runs seeds.
 
     Args:
-        broken: what is broken in the engines, a name of `broken_engines.BROKEN`.
+        broken: the part of the engines that is broken, a name in `broken_engines.BROKEN`.
         tell: called with each failure.
 
     Attributes:
-        counts: of the episodes that were run.
-        failures: all of them.
+        counts: statistics of the episodes that were run.
+        failures: all failures.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class Supervisor:
                     self._note(ended, draw_episode(ended["ends"]))
 
     def run_broken(self, *, most_episodes: int = 12) -> dict[str, str]:
-        """Return what is found of each part that is broken on purpose."""
+        """Return the failures found for each part that is broken on purpose."""
         self._broken = "all"
         arguments = [f"--count={most_episodes}"]
         ended = list(self._worker(arguments, ""))
         return {each["broken"]: each["failure"] for each in ended if "failure" in each}
 
     def run_episode(self, episode: Episode) -> Failure | None:
-        """Run one episode in a process of its own; return what is not right."""
+        """Run one episode in a process of its own and return its failure."""
         for ended in self._worker(["--stdin"], episode.to_json()):
             if "failure" in ended:
                 return _failure_of(ended, episode)
@@ -130,7 +130,7 @@ class Supervisor:
         self._tell(failure)
 
     def _worker(self, arguments: list[str], given: str) -> Iterator[dict[str, Any]]:
-        """Yield what a worker says at the end of each episode; what it did not say, for it."""
+        """Yield a worker's report of each episode; if it does not report, make one."""
         with (
             tempfile.TemporaryFile("w+") as errors,
             subprocess.Popen(

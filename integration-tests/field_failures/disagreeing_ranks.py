@@ -1,4 +1,4 @@
-"""Ranks that would wait for each other: each of them is told which ranks differ, and in what."""
+"""Ranks that would wait for each other: each rank learns which ranks differ, and how."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Group:
         return gather
 
     def run(self, ranks: Sequence[Callable[[], object]]) -> str:
-        """Run each rank in a thread, and return what all of them were told."""
+        """Run each rank in a thread, and return the error of each."""
         said: dict[int, str] = {}
 
         def call(rank: int) -> None:
@@ -114,7 +114,7 @@ def idle_rank_that_does_not_come(_: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm#23534", names=("rank 1 gave up", "step 0"))
 def rank_that_failed(_: NpuDevice) -> Iterator[Failing]:
-    """A rank fails in its start, and what is seen is that all others wait for it."""
+    """A rank fails during startup; the visible symptom is that all others wait for it."""
     group = _Group()
     first, second = _agreements(group)
 

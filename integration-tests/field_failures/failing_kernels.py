@@ -58,7 +58,7 @@ def scatter_that_fails_in_a_replay(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm-ascend#2349", names=("attention('layers.1.attention')", "507015", "Sigmoid"))
 def kernel_that_fails_beside_the_graph(device: NpuDevice) -> Iterator[Failing]:
-    """The error is seen where the sampled tokens are read, long behind the kernel."""
+    """The error appears when the sampled tokens are read, long after the kernel."""
     model = LayeredModel(device)
     model.in_attention = lambda _, x: torch.sigmoid(x)
     return _fails(CapturedLayers(model).capture(), "run(aclnnSigmoid):3")

@@ -74,7 +74,7 @@ def graph_that_nobody_updates(device: NpuDevice) -> Iterator[Failing]:
     "vllm-ascend#4535", names=("['layers.2']", "FusedInferAttentionScore", "stream", "507046")
 )
 def layer_that_is_left_out_of_the_updates(device: NpuDevice) -> Iterator[Failing]:
-    """One request hangs: a layer behind others is not updated."""
+    """One request hangs: a later layer is not updated."""
     return _hang(device, _captured(device), recorded=2)
 
 
@@ -114,7 +114,7 @@ def length_beyond_the_block_table(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm-ascend#4208", "vllm-ascend#4282", names=("layers.1", "fused_infer_attention"))
 def update_that_the_device_refuses(device: NpuDevice) -> Iterator[Failing]:
-    """A task update of one layer fails; the replay must not wait for it for ever."""
+    """A task update of one layer fails; the replay must not wait for it forever."""
     model, lane = _captured(device), UpdateLane(device, updater="operators")
 
     def fails() -> object:
@@ -155,7 +155,7 @@ def updates_of_another_graph_than_is_replayed(device: NpuDevice) -> Iterator[Fai
 
 @field_failure("vllm-ascend#16794", "vllm#44395", names=("'key' of layer 'layers.1'", "freed"))
 def cache_that_was_freed(device: NpuDevice) -> Iterator[Failing]:
-    """A graph reads memory of which its owner let go, while the engine sleeps for instance."""
+    """A graph reads memory that its owner has freed, for example while the engine sleeps."""
     model, lane = _captured(device), UpdateLane(device)
     model.step(lane, SEQUENCES, [3, 4])
     device.synchronize()
@@ -166,7 +166,7 @@ def cache_that_was_freed(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm-ascend#8370", names=("softmax_scale", "fused_infer_attention"))
 def layer_with_arguments_of_another_kind(device: NpuDevice) -> Iterator[Failing]:
-    """Layers of one model call attention in two ways, and are taken for one."""
+    """Layers of one model call attention in two ways, but are treated alike."""
     model = _captured(device)
     arguments = model.arguments(SEQUENCES, 0, [3, 4])
     arguments["softmax_scale"] = arguments.pop("scale")
@@ -182,7 +182,7 @@ def layer_with_arguments_of_another_kind(device: NpuDevice) -> Iterator[Failing]
 
 @field_failure("sglang#27371", names=("'draft.layers.0'", "not recorded"))
 def draft_layer_that_was_not_recorded(device: NpuDevice) -> Iterator[Failing]:
-    """The graph of a target model is planned as if it held the layers of the draft model too."""
+    """The graph of a target model is planned as if it contained the layers of the draft model."""
     model = _captured(device)
     layers = [f"layers.{index}" for index in range(3)] + ["draft.layers.0"]
     yield lambda: told(

@@ -1,4 +1,4 @@
-"""One reported failure: how it is re-created, and what its diagnosis has to name."""
+"""One reported failure: how it is reproduced, and what its diagnosis must name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 @dataclass(frozen=True, kw_only=True)
 class FieldFailure:
-    """A failure of the field.
+    """A failure reported from the field.
 
     Attributes:
-        name: of the case.
+        name: name of the case.
         reported: addresses of threads that report it, or a failure of its kind.
-        names: what the diagnosis has to name: layer, operator, stream, rank, as far as they apply.
-        arrange: makes everything up to the moment of the failure, and puts the device right again.
+        names: what the diagnosis must name: layer, operator, stream, rank, as far as they apply.
+        arrange: sets up everything until the moment of the failure, and repairs the device later.
     """
 
     name: str

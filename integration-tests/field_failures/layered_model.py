@@ -29,14 +29,14 @@ KEY = GraphKey(num_tokens=TOKENS)
 
 
 class LayeredModel(nn.Module):
-    """Projections, a mixing of the tokens that stands for attention, and what a case adds.
+    """Projections, a stand-in for attention that mixes tokens, and additions of a case.
 
     Attributes:
-        context: says run mode and key.
+        context: provides run mode and key.
         hidden: the static input.
-        lengths: tokens that attention of each layer looks at, known to the host.
+        lengths: number of tokens that attention of each layer reads, known to the host.
         in_layer: called in the captured part of each layer with its number and value.
-        in_attention: called in the eager part likewise.
+        in_attention: called in the eager part with the same arguments.
     """
 
     def __init__(self, device: NpuDevice) -> None:
@@ -58,7 +58,7 @@ class LayeredModel(nn.Module):
         ]
 
     def project(self, index: int, x: torch.Tensor) -> torch.Tensor:
-        """Return what attention of a layer is given."""
+        """Return the input of attention of a layer."""
         return self.in_layer(index, x @ self.layers[index])
 
     def attention(self, x: torch.Tensor, name: str) -> torch.Tensor:

@@ -48,7 +48,7 @@ def item_in_a_decode_graph(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm-ascend#3963", names=("layers.2.qkv", "segment 3", "107027"))
 def shape_that_depends_on_data_in_a_graph(device: NpuDevice) -> Iterator[Failing]:
-    """How many rows go on is read from the device."""
+    """The number of rows is read from the device."""
 
     def does(x: torch.Tensor) -> torch.Tensor:
         return x[: int(x.argmax()) % 4 + 1]
@@ -58,7 +58,7 @@ def shape_that_depends_on_data_in_a_graph(device: NpuDevice) -> Iterator[Failing
 
 @field_failure("vllm-ascend#2138", names=("layers.0.qkv", "segment 1", "stream"))
 def synchronised_stream_in_a_graph(device: NpuDevice) -> Iterator[Failing]:
-    """The stream is synchronised behind each operator, as blocking launches do."""
+    """The stream is synchronised after each operator, as blocking launches do."""
 
     def does(x: torch.Tensor) -> torch.Tensor:
         device.current_stream().synchronize()
@@ -154,7 +154,7 @@ def task_group_left_open(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm-ascend#13688", names=("'decode'", "segment 2", "layers.1.qkv"))
 def capture_that_the_device_invalidates(device: NpuDevice) -> Iterator[Failing]:
-    """What was captured is refused where the graph ends."""
+    """The device rejects the capture when the graph ends."""
     captured = CapturedLayers(LayeredModel(device), warmup_runs=0)
 
     def fails() -> object:

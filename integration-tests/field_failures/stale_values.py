@@ -1,4 +1,4 @@
-"""What a graph has baked in, and somebody changed: weights, inputs, host values, memory."""
+"""Values fixed at capture that changed later: weights, inputs, host values, memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def weight_of_which_the_old_memory_is_kept(device: NpuDevice) -> Iterator[Failin
 
 @field_failure("sglang#11780", names=("'decode'", "layers.2", "capture it again"))
 def weight_of_which_the_old_memory_is_freed(device: NpuDevice) -> Iterator[Failing]:
-    """The replay behind an update of weights reads memory that is somebody else's by now."""
+    """The replay after an update of weights reads memory that now has another owner."""
     model = LayeredModel(device)
     captured = CapturedLayers(model).capture()
     captured.step_and_wait()
@@ -71,7 +71,7 @@ def weight_of_which_the_old_memory_is_freed(device: NpuDevice) -> Iterator[Faili
 
 @field_failure("vllm-ascend#11548", "vllm-ascend#12226", names=("layers.0", "stride"))
 def weight_that_was_transposed_once_more(device: NpuDevice) -> Iterator[Failing]:
-    """Waking up brings the weights of the experts into another layout."""
+    """Waking up changes the layout of the experts' weights."""
     model = LayeredModel(device)
     captured = CapturedLayers(model).capture()
     weight = model.layers[0]
@@ -123,7 +123,7 @@ def counter_that_is_assigned_instead_of_written(device: NpuDevice) -> Iterator[F
 
 @field_failure("vllm#42444", names=("segment 1 (layers.0.qkv)", "differed"))
 def plan_made_while_warming_up(device: NpuDevice) -> Iterator[Failing]:
-    """What is made at the first call of a step only is not in the graph, but its old value is."""
+    """A value made only at the first call of a step is not in the graph, but the old value is."""
     plans: dict[str, torch.Tensor] = {}
     lengths = torch.tensor([1.0, 2.0, 3.0, 4.0], device=device.torch_device)[:, None]
     model = LayeredModel(device)
@@ -172,7 +172,7 @@ def lengths_of_the_host_inside_a_graph(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm#53915", names=("'piece_4 (layers.2.mlp)'", "args[0]", "expected"))
 def piece_whose_input_lies_elsewhere(device: NpuDevice) -> Iterator[Failing]:
-    """What runs eagerly in front of a piece returns a new tensor each time."""
+    """An eager function before a piece returns a new tensor each time."""
     context = GraphContext()
     piece = GraphedCallable(
         torch.neg,
@@ -232,7 +232,7 @@ def graph_of_another_number_of_adapters(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("sglang#37606", names=("attend('layers.5')", "'prefill'", "result"))
 def eager_result_in_memory_of_somebody_else(device: NpuDevice) -> Iterator[Failing]:
-    """What an eager function hands to the next segment is held by nobody but the graph."""
+    """Only the graph refers to the value that an eager function passes to the next segment."""
     context = GraphContext()
     buffers = [torch.ones(TOKENS, device=device.torch_device)]
 

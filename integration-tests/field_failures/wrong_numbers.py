@@ -35,7 +35,7 @@ def attention_over_no_tokens(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("vllm-ascend#6332", names=("segment 3 (layers.2.qkv)", "gave NaN"))
 def overflow_of_half_precision(device: NpuDevice) -> Iterator[Failing]:
-    """What bfloat16 holds is infinite in float16, and the next difference is NaN."""
+    """A value that fits in bfloat16 is infinite in float16, and the next difference is NaN."""
     scale = torch.ones(1, device=device.torch_device, dtype=torch.float16)
     model = LayeredModel(device)
 

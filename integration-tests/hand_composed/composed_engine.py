@@ -25,7 +25,7 @@ LENGTHS = ([5, 40], [1, 33], [48, 2])
 
 
 class Decoder(nn.Module):
-    """One layer, whose lengths stand in an attribute: as a model of no engine has them."""
+    """One layer that reads its lengths from an attribute, as no engine's model does."""
 
     def __init__(self, device: NpuDevice, attend: Callable[..., Any] | None = None) -> None:
         super().__init__()

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class DraftModel(nn.Module):
-    """Proposes tokens greedily, each from the one before, which never leaves the device.
+    """Proposes tokens greedily, each from the previous one, without leaving the device.
 
     Every draft step runs the same weights and caches under layer names of its own,
-    ``draft.<step>/layers.<index>``, as its attention has lengths of its own.
+    ``draft.<step>/layers.<index>``, because its attention has lengths of its own.
 
     Args:
-        model: what drafts; shared.
+        model: the model that drafts; shared.
         num_steps: draft steps of a forward pass.
     """
 

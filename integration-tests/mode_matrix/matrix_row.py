@@ -1,4 +1,4 @@
-"""What one mode gave on one kind of step: kept as rows, shown as a table in the documents."""
+"""The result of one mode on one kind of step: stored as rows, shown as a table in the documents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MatrixRow:
 
     @property
     def cell(self) -> str:
-        """What the table shows."""
+        """The text of the table's cell."""
         if not self.num_steps:
             return f"- ({self.reason})"
         if self.num_captured is None:

@@ -39,13 +39,13 @@ PREFILL_SIZES = (16, 64)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """What is the same for all modes.
+    """Settings shared by all modes.
 
     Attributes:
         folder: the checkpoint of target and draft model.
-        max_blocks: of a sequence.
-        max_sequences: of a step.
-        options: keys of ``npu_compile.CompileConfig``, in place of those of the models.
+        max_blocks: maximum number of blocks of a sequence.
+        max_sequences: maximum number of sequences of a step.
+        options: keys of ``npu_compile.CompileConfig``, replacing those of the models.
     """
 
     folder: Path
@@ -59,7 +59,7 @@ class ModelSettings:
 
 
 class _Compiled:
-    """A model, its attention behind a recorder, and what was compiled of it."""
+    """A model with recorded attention, and its compiled form."""
 
     def __init__(self, settings: ModelSettings, device: GraphDevice) -> None:
         self.settings = settings
@@ -243,7 +243,7 @@ class Drafter(_Compiled):
         slots: torch.Tensor,
         block_table: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the drafts ``[S, DRAFT_STEPS]`` behind one token of each sequence."""
+        """Return the drafts ``[S, DRAFT_STEPS]`` after one token of each sequence."""
         inputs = {
             "input_ids": tokens,
             "positions": positions,

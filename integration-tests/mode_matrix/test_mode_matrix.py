@@ -1,7 +1,7 @@
-"""Every mode on every kind of step: bitwise what eager gives, and within tolerance of transformers.
+"""Every mode on every kind of step: bitwise identical to eager, within tolerance of transformers.
 
-`./nox -s modes` runs all of it, 200 steps and more each, and compares with docs/modes.md; the gate
-runs a share that a seed draws.
+`./nox -s modes` runs all of it, at least 200 steps each, and compares with docs/modes.md. The gate
+runs a share selected by a seed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def run(
 def assert_right(
     folder_of: Callable[[str], Path], shape: TinyShape
 ) -> Callable[[WorkloadResult, str], None]:
-    """What compares the logits behind every token that stays with those of transformers."""
+    """Compare the logits after every token that stays with those of transformers."""
     references: dict[str, ReferenceModel] = {}
     known: dict[tuple[str, tuple[int, ...]], torch.Tensor] = {}
 

@@ -1,4 +1,4 @@
-"""Steps with changing batches, the same for the same seed, and what a model gave at each."""
+"""Steps with changing batches, the same for the same seed, and the results of a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPOILED = 0.25
 
 
 class StepKind(str, Enum):
-    """What the sequences of a step bring."""
+    """Kind of work in a step."""
 
     DECODE = "decode"
     PREFILL = "prefill"
@@ -36,15 +36,15 @@ class StepKind(str, Enum):
 
 @dataclass(kw_only=True)
 class Text:
-    """A sequence: its tokens so far, those of its prompt first, and what is in the cache.
+    """A sequence: its tokens so far, beginning with the prompt, and its part of the cache.
 
     Attributes:
-        blocks: of the cache.
-        tokens: so far.
-        num_prompt: tokens that were not computed by the model.
-        length: at which it is over.
-        num_cached: tokens in the cache of the target model.
-        logits: by position, those behind each token that was computed and stays.
+        blocks: blocks of the cache.
+        tokens: tokens so far.
+        num_prompt: number of tokens that the model did not generate.
+        length: length at which it ends.
+        num_cached: number of tokens in the cache of the target model.
+        logits: logits after each computed token that stays, by position.
     """
 
     blocks: tuple[int, ...]
@@ -61,16 +61,16 @@ class Text:
 
 @dataclass(kw_only=True)
 class WorkloadResult:
-    """What a model gave.
+    """The results of a model.
 
     Attributes:
-        steps: for each step its values on the CPU, of all rows of the batch: logits, and behind
-            them the drafts of a speculative step.
-        texts: all of them, with the logits behind their tokens.
-        num_sequences: of each step.
-        num_accepted: drafts that each sequence of a speculative step kept.
-        num_unspoiled: drafts of each such sequence in front of the first spoiled one.
-        replayed: for each step whether graphs were replayed for it, by every model that ran.
+        steps: values of each step on the CPU, for all rows of the batch: logits, followed by the
+            drafts of a speculative step.
+        texts: all sequences, with the logits after their tokens.
+        num_sequences: number of sequences of each step.
+        num_accepted: number of drafts that each sequence of a speculative step accepted.
+        num_unspoiled: number of drafts of each such sequence before the first spoiled one.
+        replayed: for each step, whether all models that ran replayed graphs for it.
     """
 
     steps: list[tuple[torch.Tensor, ...]] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Workload:
         self._texts = [self._new_text(place) for place in range(settings.max_sequences)]
 
     def run(self, num_steps: int) -> WorkloadResult:
-        """Run so many steps and return what they gave."""
+        """Run a number of steps and return the results."""
         step: Callable[[], None] = {
             StepKind.DECODE: self._decode,
             StepKind.PREFILL: self._prefill,
@@ -162,7 +162,7 @@ class Workload:
         self._take(texts, counts, logits.cpu())
 
     def _mix(self) -> None:
-        """Run some that decode and some that bring a chunk of their prompt, if there are both."""
+        """Run some sequences that decode and some with a chunk of their prompt, if both exist."""
         ready = [text for text in self._texts if text.is_prefilled]
         others = [text for text in self._texts if not text.is_prefilled]
         texts = [*(self._some(ready) if ready else []), *(self._some(others) if others else [])]
@@ -250,7 +250,7 @@ class Workload:
         )
 
     def _take(self, texts: Sequence[Text], counts: Sequence[int], logits: torch.Tensor) -> None:
-        """Keep what a step gave, and let sequences grow whose last token it computed."""
+        """Store the results of a step, and extend sequences whose last token it computed."""
         self.result.steps.append((logits,))
         self.result.num_sequences.append(len(texts))
         row = 0

@@ -26,28 +26,28 @@ def _lines(rows: Sequence[RaisedDecoder]) -> Iterator[str]:
     yield "# Models in plain torch"
     yield ""
     yield (
-        f"Decoders of transformers {version} as they are, {NUM_LAYERS} layers with random weights "
-        "in bfloat16, "
+        f"This page shows unmodified decoders of transformers {version}, {NUM_LAYERS} layers with "
+        "random weights in bfloat16, "
         'compiled by `npu_compile.compile_model(model, {"fusions": "raise", "mode": ...})` on '
-        "simulated CANN. Made by `./nox -s integration -- integration-tests/plain_models "
-        "--every-mode --write-launches`."
+        "simulated CANN. `./nox -s integration -- integration-tests/plain_models "
+        "--every-mode --write-launches` generates it."
     )
     yield ""
     yield (
-        "Launches are operators that the device runs for one step: of the model as it is, with the "
-        "default pipeline, which joins operators of torch_npu only, and with raising. Under a "
-        "compiler, transformers always builds the attention mask, some 16 launches that it leaves "
-        "out of an eager step; so the default pipeline, which finds little to join in these "
-        "models, ends above the model as it is. In each of "
-        f"the modes {names}, replays on new tokens are bitwise what the compiled model gives "
-        "eagerly. Its logits are those of the model in float32 within what the roundings of fused "
-        "kernels add up to. Piecewise modes are split at attention, which raising has made an "
+        "Launches are the operators that the device runs for one step: of the unmodified model, "
+        "with the default pipeline, which only fuses operators of torch_npu, and with raising. "
+        "Under a compiler, transformers always builds the attention mask, some 16 launches that it "
+        "omits in an eager step. The default pipeline, which finds little to fuse in these "
+        "models, therefore has more launches than the unmodified model. In each of "
+        f"the modes {names}, replays on new tokens are bitwise equal to eager runs of the compiled "
+        "model. Its logits are those of the model in float32, within the accumulated rounding of "
+        "fused kernels. Piecewise modes are split at attention, which raising has made an "
         "operator. "
-        "Experts of Qwen3-MoE run as `batched_mm`: the other implementations of transformers read "
-        "on the host how many tokens each expert has, which a capture refuses."
+        "Experts of Qwen3-MoE run as `batched_mm`, because the other implementations of "
+        "transformers read on the host how many tokens each expert has, which cannot be captured."
     )
     yield ""
-    yield "| model | as it is | default | raise | fewer | graphs, piecewise |"
+    yield "| model | unmodified | default | raise | fewer | graphs, piecewise |"
     yield "|---|---|---|---|---|---|"
     for row in rows:
         yield (

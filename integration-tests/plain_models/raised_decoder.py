@@ -31,18 +31,18 @@ _DTYPE = torch.bfloat16
 
 @dataclass
 class RaisedDecoder:
-    """What raising gives for one kind of decoder.
+    """Results of raising one kind of decoder.
 
     Attributes:
-        kind: Transformers' name of it.
-        launches: Operators that the device launches in a step of the model as it is.
-        fused: Likewise with the default pipeline.
-        raised: Likewise with raising, the same in each mode but torchair.
-        error: The largest difference of a raised logit from one in float64, as a share of the
-            largest logit.
-        plain_error: Likewise of the model as it is.
-        graphs: Device graphs captured, by mode.
-        differing: Modes whose replays are not bitwise what the same compiled model gives eagerly.
+        kind: name of the kind in transformers.
+        launches: number of operators that the device launches in a step of the original model.
+        fused: the same with the default pipeline.
+        raised: the same with raising, identical in each mode except torchair.
+        error: largest difference of a raised logit from float64, relative to the largest logit.
+        plain_error: the same for the original model.
+        graphs: number of captured device graphs, by mode.
+        differing: modes whose replays are not bitwise identical to the same compiled model in eager
+            mode.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class RaisedDecoder:
 
     @property
     def allowed_error(self) -> float:
-        """What the roundings of fused kernels may add up to, or twice what eager itself has."""
+        """Maximum sum of the roundings of fused kernels, or twice the error of eager."""
         eps = torch.finfo(_DTYPE).eps
         return max(eps / 2 * math.sqrt(_ROUNDINGS), 2 * self.plain_error)
 

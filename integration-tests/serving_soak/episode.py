@@ -1,4 +1,4 @@
-"""One episode of a soak: what is asked of an engine, in which order of the device, what fails."""
+"""One episode of a soak: requests, the device's schedule, and faults."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Captures(str, Enum):
     """When graphs are captured.
 
     Attributes:
-        KEPT: they are those of the episode before.
-        ANEW: given up and captured again in front of the first step.
-        BETWEEN_STEPS: given up, one captured in front of the first step, the others between steps.
+        KEPT: reused from the previous episode.
+        ANEW: released and captured again before the first step.
+        BETWEEN_STEPS: released; one is captured before the first step, the others between steps.
     """
 
     KEPT = "kept"
@@ -40,18 +40,18 @@ class Captures(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """What a seed decides.
+    """An episode, derived from a seed.
 
     Attributes:
-        seed: of all of it.
+        seed: the seed.
         mode: the compile mode.
         arrivals: the requests.
-        num_blocks: of the cache that the engine may use.
-        schedule: seed of the device's fuzzed schedule; ``None`` where its streams run freely.
+        num_blocks: number of cache blocks that the engine may use.
+        schedule: seed of the device's fuzzed schedule; ``None`` if its streams run freely.
         captures: when graphs are captured.
-        capture_fault: what fails in the captures.
-        faults: what fails, by the number of the attempted step.
-        recaptures: whether graphs are captured anew behind a step that failed.
+        capture_fault: the fault in the captures.
+        faults: faults by the number of the attempted step.
+        recaptures: whether graphs are captured again after a failed step.
     """
 
     seed: int

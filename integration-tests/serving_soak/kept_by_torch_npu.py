@@ -1,8 +1,8 @@
-"""What torch_npu itself keeps for ever, measured with torch_npu alone and counted in a load.
+"""Memory that torch_npu itself never frees, measured with only torch_npu and counted under load.
 
-It does not free the word of an external event, and not the pool of pinned memory of a capture whose
-end the device refused: `NPUGraph.reset` gives up what ended well, and there is no other way to it
-(read in 2.13). See `docs/upstream/torch-npu.md`.
+It does not free the word of an external event, nor the pool of pinned memory of a capture whose end
+the device rejected: `NPUGraph.reset` only releases captures that ended well, and there is no other
+way to free it (read in 2.13). See `docs/upstream/torch-npu.md`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class KeptBytes:
 
 
 class _MallocInfo(ctypes.Structure):
-    """What `mallinfo2` of glibc tells; see mallinfo(3)."""
+    """The result of `mallinfo2` of glibc; see mallinfo(3)."""
 
     _fields_: ClassVar = [
         (name, ctypes.c_size_t)
@@ -68,7 +68,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 def heap_bytes() -> int:
-    """Return what `malloc` has given out in all threads and not got back."""
+    """Return the bytes that `malloc` has allocated in all threads and that are not freed."""
     library = ctypes.CDLL(None)
     library.mallinfo2.restype = _MallocInfo
     found = library.mallinfo2()
@@ -76,7 +76,7 @@ def heap_bytes() -> int:
 
 
 def measure_kept() -> KeptBytes:
-    """Return what torch_npu keeps, by loops that use nothing but torch_npu."""
+    """Return the memory that torch_npu keeps, measured by loops that use only torch_npu."""
     # torch_npu puts it there, which torch's types do not know.
     npu: Any = vars(torch)["npu"]
     stream = npu.Stream()

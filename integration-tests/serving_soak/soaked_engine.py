@@ -1,7 +1,8 @@
 """An engine for each mode, served through episodes, and the eager engine that it is compared with.
 
-Both compute the same batches: a step that failed is computed again, and the eager engine pads each
-decode batch to what the other one padded it to. So tokens and logits have to be equal bit by bit.
+Both compute the same batches: a failed step is computed again, and the eager engine pads each
+decode batch to the size that the other one padded it to. So tokens and logits must be bitwise
+identical.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ PREFILL_SIZES = (32, 160, 640)
 
 @dataclasses.dataclass
 class SoakCounts:
-    """What has happened.
+    """Statistics of a soak.
 
     Attributes:
-        episodes: by mode and when graphs were captured.
-        sequences: that were compared.
-        steps: that ended well.
-        decode_steps: of them, by run mode.
-        padded_sizes: of decode steps.
-        failed_steps: by fault and type of the error.
-        failed_captures: that the device refused.
-        differing: requests that were not as eager has them, each with its episode.
+        episodes: number of episodes, by mode and time of capture.
+        sequences: number of compared sequences.
+        steps: number of successful steps.
+        decode_steps: number of successful decode steps, by run mode.
+        padded_sizes: padded sizes of decode steps.
+        failed_steps: number of failed steps, by fault and type of the error.
+        failed_captures: number of captures that the device rejected.
+        differing: requests that differ from eager, each with its episode.
     """
 
     episodes: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -104,7 +105,7 @@ class _Steps:
 
 
 class SoakedEngines:
-    """Serves episodes and compares what each gives with an eager run; close it at the end.
+    """Serves episodes and compares the results with an eager run; close it at the end.
 
     Args:
         folder: the checkpoint.
@@ -222,7 +223,7 @@ class SoakedEngines:
             self.counts.failed_captures += 1
 
     def _settle(self) -> None:
-        """Let the device end what it has, and work again where it stopped at a failure."""
+        """Let the device finish its work, and make it usable again after a failure."""
         with contextlib.suppress(RuntimeError):
             self._device.synchronize()
         cann_sim.restart_devices()

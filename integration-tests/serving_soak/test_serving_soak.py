@@ -36,17 +36,17 @@ SHARE_SEEDS = (218, 257, 216)
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """What the process holds between two episodes.
+    """Resources of the process between two episodes.
 
     Attributes:
-        episode: how many were over.
+        episode: number of completed episodes.
         resident_kib: anonymous memory of the process.
-        heap_bytes: that `malloc` has given out and not got back.
-        kept_bytes: of them, what torch_npu keeps by itself, as counted.
-        threads: of the process.
-        device_bytes: allocated on the device.
-        reserved_bytes: of the device, with what torch_npu keeps of it for later and for graphs.
-        objects: that the garbage collector knows.
+        heap_bytes: bytes that `malloc` has allocated and that are not freed.
+        kept_bytes: the part of them that torch_npu keeps by itself, as counted.
+        threads: number of threads of the process.
+        device_bytes: bytes allocated on the device.
+        reserved_bytes: bytes reserved on the device, including torch_npu's cache and graphs.
+        objects: number of objects known to the garbage collector.
     """
 
     episode: int
@@ -59,7 +59,7 @@ class Sample:
     objects: int
 
     def held(self) -> dict[str, float]:
-        """Return what may not grow."""
+        """Return the resources that must not grow."""
         return {
             "resident": self.resident_kib * 1024 - self.kept_bytes,
             "heap": self.heap_bytes - self.kept_bytes,

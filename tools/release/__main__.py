@@ -46,10 +46,11 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _readmes(options: argparse.Namespace) -> None:
-    for package in packages(options.root):
-        _run_readme(_trial(options, package.name))
-    front = _trial(options, FRONT_PAGE_PACKAGE)
-    _run_readme(replace(front, readme=options.root / "README.md"))
+    for name in options.packages or [package.name for package in packages(options.root)]:
+        _run_readme(_trial(options, name))
+    if not options.packages:
+        front = _trial(options, FRONT_PAGE_PACKAGE)
+        _run_readme(replace(front, readme=options.root / "README.md"))
 
 
 def _run_readme(trial: Trial) -> None:
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     readmes = commands.add_parser(
         "readmes", parents=[trying], help="run the programs of all READMEs, each from wheels"
     )
+    readmes.add_argument("packages", nargs="*", help="only those of these packages")
     readmes.set_defaults(command=_readmes)
 
     older = commands.add_parser(

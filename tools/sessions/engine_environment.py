@@ -18,6 +18,7 @@ NEVER = "sys_platform == 'never'"
 
 _PARTS = (
     "session",
+    "engine_names",
     "own_tests",
     "graphs",
     "prefill",
@@ -46,7 +47,7 @@ class Engine:
         left_out: Requirements of the engine that exist for its device only, or that nothing here
             imports.
         overrides: Requirements that stand for the engine's own.
-        from_source: The requirement that is built from its source distribution, if there is one.
+        from_source: Requirements that are built from their source distributions.
         read_sources: Requirements whose source distribution a script reads.
         build_requirements: What that build imports, and the setup scripts of what is read.
         build_settings: Environment variables of those.
@@ -57,7 +58,7 @@ class Engine:
     requirements: tuple[str, ...]
     left_out: tuple[str, ...]
     overrides: tuple[str, ...] = ()
-    from_source: str | None = None
+    from_source: tuple[str, ...] = ()
     read_sources: tuple[str, ...] = ()
     build_requirements: tuple[str, ...] = ()
     build_settings: tuple[tuple[str, str], ...] = ()
@@ -86,7 +87,7 @@ VLLM = Engine(
         "torchaudio",
     ),
     # Its wheels hold kernels for CUDA; without a device it is Python only, built at installation.
-    from_source="vllm==0.23.0",
+    from_source=("vllm==0.23.0",),
     # `engines/vllm/without_device/allocator.py` compiles the allocator of its sleep mode from it.
     read_sources=("vllm-ascend==0.23.0",),
     build_requirements=(
@@ -116,9 +117,24 @@ VLLM_V2 = replace(
     requirements=("vllm-ascend==0.26.0rc1",),
     # The engine's two halves ask for versions that exclude each other: vLLM's stand.
     overrides=("fastapi[standard]>=0.133,<0.137",),
-    from_source="vllm==0.26.0",
+    from_source=("vllm==0.26.0",),
     read_sources=(),
     build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.26.0")),
+)
+
+# The newest release that the index has, of both halves a source distribution, without kernels.
+VLLM_NEXT = replace(
+    VLLM_V2,
+    name="vllm-next",
+    requirements=(),
+    from_source=("vllm==0.30.0", "vllm-ascend==0.30.0rc2"),
+    read_sources=(),
+    build_settings=(
+        ("VLLM_TARGET_DEVICE", "empty"),
+        ("VLLM_VERSION_OVERRIDE", "0.30.0"),
+        ("COMPILE_CUSTOM_KERNELS", "0"),
+        ("SOC_VERSION", "ascend910b1"),
+    ),
 )
 
 SGLANG = Engine(
@@ -172,7 +188,7 @@ SGLANG = Engine(
     ),
 )
 
-ENGINES = {engine.name: engine for engine in (VLLM, VLLM_V2, SGLANG)}
+ENGINES = {engine.name: engine for engine in (VLLM, VLLM_V2, VLLM_NEXT, SGLANG)}
 
 
 def engine_environment(
@@ -198,8 +214,8 @@ def engine_environment(
         *tool_requirements("engines"),
         *[installer.wheel(package) for package in siblings],
     ]
-    if engine.from_source is not None:
-        requirements.append(str(_built_wheel(installer, engine, release, python)))
+    if engine.from_source:
+        requirements += map(str, _built_wheels(installer, engine, release, python))
     overrides = [f"{name}; {NEVER}" for name in engine.left_out]
     return installer.environment(
         f"engine-{engine.name}-{release.name}",
@@ -217,8 +233,10 @@ def _torchvision(release: TorchRelease) -> str:
     return f"torchvision==0.{minor + 15}.0"
 
 
-def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, python: str) -> Path:
-    """Build an engine's wheel from its source distribution, and keep it beside what built it."""
+def _built_wheels(
+    installer: Installer, engine: Engine, release: TorchRelease, python: str
+) -> list[Path]:
+    """Build an engine's wheels from source distributions, and keep them beside what built them."""
     builder = installer.environment(
         f"engine-{engine.name}-build-{release.name}",
         engine.build_requirements,
@@ -231,17 +249,21 @@ def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, py
     session = installer.session
     # The engine's own tests are in them, for `engines/<engine>/own_tests.py`, and its allocator.
     sources = ROOT / "build" / "engines"
-    for requirement in (str(engine.from_source), *engine.read_sources):
+    for requirement in (*engine.from_source, *engine.read_sources):
         if not _source(requirement, sources).exists():
             options_of_source = ["--no-binary=:all:", "--dest", str(sources), requirement]
             command = [builder, "-m", "pip", "download", *options, *options_of_source]
             session.run(*command, env=settings, external=True)
-    if not list(folder.glob("*.whl")):
-        archive = _source(str(engine.from_source), sources)
-        command = [builder, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder)]
-        session.run(*command, str(archive), env=settings, external=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    wheels = []
+    for requirement in engine.from_source:
+        archive = _source(requirement, sources)
+        pattern = f"{archive.name.removesuffix('.tar.gz')}*.whl"
+        if not list(folder.glob(pattern)):
+            command = [builder, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder)]
+            session.run(*command, str(archive), env=settings, external=True)
+        (wheel,) = folder.glob(pattern)
+        wheels.append(wheel)
+    return wheels
 
 
 def _source(requirement: str, folder: Path) -> Path:

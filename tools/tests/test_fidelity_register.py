@@ -9,7 +9,8 @@ import pytest
 from fidelity_register import PAGE, ROWS, in_step, observing_probes, problems, register
 
 TABLE = "### Capture\n\n| behaviour | source |\n|---|---|\n| a | own |\n| b | read |\n"
-NUMBERED = in_step(TABLE, {})
+NEW = in_step(TABLE, {})
+NUMBERED = NEW.replace("| unwritten |", "| unwritten: needs a tape |")
 
 
 def test_page_probes_and_rows_of_the_wheel_are_in_step() -> None:
@@ -33,7 +34,9 @@ def test_row_names_the_probes_that_observe_it() -> None:
     assert register(in_step(NUMBERED, observed))["capture-2"]["observed"] == (
         "`capture.one`, `capture.two`"
     )
-    assert register(in_step(in_step(NUMBERED, observed), {}))["capture-2"]["observed"] == "open"
+    assert register(in_step(in_step(NUMBERED, observed), {}))["capture-2"]["observed"] == (
+        "unwritten"
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,8 @@ def test_row_names_the_probes_that_observe_it() -> None:
     [
         (NUMBERED, {"capture-7": ["capture.one"]}, "which is not there"),
         (NUMBERED.replace("capture-2", "capture-1"), {}, "used 2 times"),
-        (NUMBERED.replace("| open |", "| perhaps |"), {}, "found 'perhaps'"),
+        (NEW, {}, "capture-2: expected 'unwritten: ' and a phrase"),
+        (NEW.replace("| unwritten |", "| open |"), {}, "found 'open'"),
     ],
 )
 def test_what_a_person_has_to_mend_is_named(

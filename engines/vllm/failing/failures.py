@@ -142,7 +142,7 @@ def find_uncovered_attention(checkpoint: Path) -> str:
     from vllm_ascend.worker.worker import NPUWorker  # noqa: F401  # isort: skip
     from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
 
-    from vllm_npu_graph.model_runner import NpuGraphModelRunner
+    from vllm_npu_graph.v0_23.model_runner import NpuGraphModelRunner
 
     told: list[str] = []
     handler = logging.Handler()

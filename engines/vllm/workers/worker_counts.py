@@ -77,13 +77,13 @@ def _shift_steps(update: Any, shift: int) -> None:
     begin = update.begin
 
     def shifted(key: Any, metadata: dict[str, Any]) -> None:
-        made = {id(each): _shift_metadata(each, shift) for each in metadata.values()}
+        made = {id(each): shift_metadata(each, shift) for each in metadata.values()}
         begin(key, {name: made[id(each)] for name, each in metadata.items()})
 
     update.begin = shifted
 
 
-def _shift_metadata(metadata: Any, shift: int) -> Any:
+def shift_metadata(metadata: Any, shift: int) -> Any:
     """Return the metadata of a layer, with other key lengths."""
     made = holder = copy.copy(metadata)
     # Of latent attention, and of that over a part of the keys.

@@ -1,7 +1,7 @@
-"""A verdict on the logits and tokens of an engine, by a reference in float32.
+"""Compares the logits and tokens of an engine with a float32 reference.
 
 How far may the logits be off? Each operator rounds its result to the dtype, which adds a relative
-error of at most the unit roundoff ``u`` (2^-8 for bfloat16, 2^-11 for float16); spread evenly over
+error of at most the unit roundoff ``u`` (2^-8 for bfloat16, 2^-11 for float16); uniform over
 that range, its root mean square is ``u / sqrt(3)``. A layer rounds 14 results that enter the
 residual stream: two sums and two norms on it; projection, norm, three roundings of the rotary
 embedding, and the output of attention; output projection; gate and up, their product (two
@@ -10,10 +10,11 @@ squares, so the error of a logit has about the standard deviation
 
     sigma = u / sqrt(3) * sqrt(14 * num_layers + 2) * rms(logits)
 
-This takes every layer to hand errors on as they are. For some texts a norm or a softmax enlarges
-them: over 6,000 tokens of the tiny checkpoint in bfloat16 the logits of one token had errors of 0.9
-sigma in the median and 1.8 sigma at most. So the tolerance is 5 standard deviations of a token
-whose errors are enlarged by 2: 10 sigma. The largest error of those 3 million logits was 7.1 sigma.
+This assumes that every layer passes errors on unchanged. For some texts a norm or a softmax
+amplifies them: over 6,000 tokens of the tiny checkpoint in bfloat16 the logits of one token had
+errors of 0.9 sigma in the median and 1.8 sigma at most. The tolerance is therefore 5 standard
+deviations of a token whose errors are amplified by 2: 10 sigma. The largest error of those 3
+million logits was 7.1 sigma.
 """
 
 from __future__ import annotations

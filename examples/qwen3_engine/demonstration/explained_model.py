@@ -27,22 +27,22 @@ _STEP_ARGUMENTS = ("actual_seq_lengths", "actual_seq_lengths_kv")
 
 
 def tiny_qwen3() -> dict[str, object]:
-    """Return what `npu-compile` is told of a model of two layers.
+    """Return the description of a model with two layers for `npu-compile`.
 
-    A function as an engine would write it for its own model: the model, example inputs of a decode
+    Write such a function for your own model. It returns the model, example inputs of a decode
     step, the configuration that the engine compiles it with, and, for the commands that run steps,
-    how attention is recorded and which lengths it is given.
+    the recorder of its attention and the lengths of each step.
     """
     return qwen3_of(num_layers=2)
 
 
 def one_layer() -> dict[str, object]:
-    """Return what `npu-compile` is told of a model of one layer, which makes a readable picture."""
+    """Return the description of a model with one layer, which makes a readable picture."""
     return qwen3_of(num_layers=1)
 
 
 def four_layers() -> dict[str, object]:
-    """Return what `npu-compile` is told of a model of four layers, decoded in whole graphs."""
+    """Return the description of a model with four layers, decoded in whole graphs."""
     return qwen3_of(num_layers=4, mode=CompileMode.FULL, capture_sizes=(_ROWS,))
 
 
@@ -52,12 +52,12 @@ def qwen3_of(
     mode: CompileMode = CompileMode.FULL_DECODE_AND_PIECEWISE,
     capture_sizes: tuple[int, ...] = (1, 2, 4, _ROWS),
 ) -> dict[str, object]:
-    """Return what `npu-compile` is told of a model of some layers.
+    """Return the description of a model for `npu-compile`.
 
     Args:
-        num_layers: of the model.
-        mode: of its configuration.
-        capture_sizes: of decode.
+        num_layers: number of layers.
+        mode: mode of its configuration.
+        capture_sizes: decode capture sizes.
     """
     device, context = NpuDevice(), GraphContext()
     recorder = Recorder(device)

@@ -1,4 +1,4 @@
-"""One workload in one compile mode, with what it produced and what it cost the host."""
+"""One workload in one compile mode, with its outputs and its host cost."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _US_PER_S = 1e6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModeSettings:
-    """What is the same for all modes of a comparison.
+    """Settings that are the same for all modes of a comparison.
 
     Attributes:
         folder: the checkpoint.
-        capture_sizes: rows of a decode batch that graphs are captured for.
+        capture_sizes: decode batch sizes to capture graphs for.
         num_blocks: blocks of the key/value cache.
         max_length: tokens of the longest sequence.
-        max_num_sequences: running at once.
-        prefill_capture_sizes: tokens of a prefill step that graphs are captured for.
-        dtype: of the model; that of the checkpoint if ``None``.
+        max_num_sequences: maximum number of running sequences.
+        prefill_capture_sizes: numbers of tokens to capture prefill graphs for.
+        dtype: dtype of the model; by default that of the checkpoint.
         refuse_non_finite: as in ``EngineConfig``.
-        options: further keys of ``npu_compile.CompileConfig``.
+        options: more keys of ``npu_compile.CompileConfig``.
     """
 
     folder: str | Path
@@ -54,16 +54,16 @@ class ModeSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModeResult:
-    """What a mode produced and cost.
+    """The outputs and the host cost of a mode.
 
     Attributes:
         mode: the compile mode.
-        outputs: by arrival, with the logits of every token.
-        reports: one for each graph that was compiled.
+        outputs: outputs by arrival, with the logits of every token.
+        reports: one for each compiled graph.
         num_graphs: captured graphs, over all sizes and pieces.
-        decode_steps: what each decode step cost, as the decode runner saw it.
-        step_us: host microseconds of each decode step in the runner, logits included.
-        launches: operator launches of each decode step, where they can be counted.
+        decode_steps: cost of each decode step, as observed by the decode runner.
+        step_us: host microseconds of each decode step in the runner, including logits.
+        launches: operator launches of each decode step, if they can be counted.
     """
 
     mode: str
@@ -102,7 +102,7 @@ class ModeResult:
 
 
 class _Record:
-    """Collects what the runner and the engine report."""
+    """Collects reports of the runner and the engine."""
 
     def __init__(self, count_launches: Callable[[], int] | None) -> None:
         self.decode_steps: list[DecodeStep] = []
@@ -134,15 +134,15 @@ def run_mode(
     on_captured: Callable[[int, int, int], None] | None = None,
     on_step: Callable[[StepStatistics], None] | None = None,
 ) -> ModeResult:
-    """Load, compile and capture a model, run a workload, and give everything up again.
+    """Load, compile and capture a model, run a workload, and release everything.
 
     Args:
         mode: a compile mode.
-        settings: what is the same for all modes.
+        settings: settings common to all modes.
         arrivals: the workload.
-        device: the device seam.
-        count_launches: returns the operator launches so far.
-        on_captured: called after each capture size with (size, sizes done, sizes in all).
+        device: the device.
+        count_launches: returns the number of operator launches so far.
+        on_captured: called after each capture size with (size, sizes done, total sizes).
         on_step: called after each engine step.
     """
     record = _Record(count_launches)

@@ -1,4 +1,4 @@
-"""The same checkpoint run by transformers on the CPU: what the engine is compared with."""
+"""Runs the same checkpoint with transformers on the CPU, as a reference for the engine."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Arrival:
 
     Attributes:
         step: the engine step before which it arrives.
-        request: what arrives.
+        request: the request.
     """
 
     step: int

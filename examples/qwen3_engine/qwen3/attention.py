@@ -1,13 +1,13 @@
-"""Attention as one operator of the graph, owned by one model.
+"""Attention as a custom operator, owned by one model.
 
-The operator hides from the graph what a graph cannot hold: lengths of sequences as host integers.
-It takes tensors and the name of its layer and hands the launch to whoever was given to it: here at
-once, in a compiled engine through a recorder that can rewrite the lengths in a captured graph. It
-reads the cache and writes nothing but its output. New keys and values are written in front of it,
-by operators of the graph (`kv_cache.write_cache`), so where a graph is cut at this operator, only
-attention itself stays outside of captured pieces.
+The operator hides host integers, the lengths of sequences, which a graph cannot contain.
+It receives tensors and the name of its layer, and passes the launch to a function: here an eager
+call, in a compiled engine a recorder that can update the lengths in a captured graph. It
+reads the cache and writes only its output. New keys and values are written before it,
+by operators of the graph (`kv_cache.write_cache`). If a graph is cut at this operator, only
+attention itself is therefore outside the captured pieces.
 
-Each :class:`AttentionOperator` registers an operator of its own name, so two models in a process
+Each :class:`AttentionOperator` registers an operator with its own name, so two models in a process
 share nothing.
 """
 
@@ -82,20 +82,20 @@ class AttentionOperator:
     """The attention of all layers of one model, as a torch operator.
 
     Attributes:
-        name: the qualified name, ``qwen3_engine::attention_<n>``: what a splitter cuts at.
+        name: the qualified name, ``qwen3_engine::attention_<n>``, at which a splitter cuts.
         operator: the operator, for calls inside the model.
-        step_state: the lengths that the next forward pass reads; loaded by whoever runs the model.
+        step_state: the lengths that the next forward pass reads; set them before you run the model.
 
     Args:
-        config: gives the number and size of heads.
-        dtype: of query, key and value: bfloat16 or float16.
-        device: where the caches live.
-        attend: launches attention; called once for each layer and forward pass.
+        config: provides the number and size of heads.
+        dtype: dtype of query, key and value: bfloat16 or float16.
+        device: device of the caches.
+        attend: launches attention; called once per layer and forward pass.
         step_state: see above.
-        mark: decorates the function behind the operator.
+        mark: decorates the operator's function.
 
     Raises:
-        ConfigError: the attention operator does not take the dtype.
+        ConfigError: the attention operator does not support the dtype.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class AttentionOperator:
         ).default
 
     def add_layer(self, layer_name: str) -> None:
-        """Declare a layer; its name must not be taken.
+        """Declare a layer; its name must be unused.
 
         Raises:
-            ConfigError: the name is taken.
+            ConfigError: the name is already used.
         """
         if layer_name in self._layer_names:
             raise ConfigError(f"adding the attention layer {layer_name!r}: the name is taken")
@@ -195,7 +195,7 @@ class AttentionOperator:
     def _own_rows(
         self, query: torch.Tensor, block_table: torch.Tensor, layer_name: str
     ) -> tuple[int, int]:
-        """Return the tokens and sequences of the step; what its tensors have more is padding."""
+        """Return the tokens and sequences of the step; further rows of its tensors are padding."""
         state = self.step_state
         num_tokens = state.cumulative_query_lengths[-1] if state.cumulative_query_lengths else 0
         num_sequences = len(state.cumulative_query_lengths)

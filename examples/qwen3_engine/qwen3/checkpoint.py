@@ -25,10 +25,10 @@ _DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 
 
 class Checkpoint:
-    """The tensors of a checkpoint folder, by name; nothing is read before it is asked for.
+    """The tensors of a checkpoint folder, by name; each is read when it is first accessed.
 
     Args:
-        folder: holds ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
+        folder: contains ``model.safetensors``, or ``model.safetensors.index.json`` and its shards.
 
     Raises:
         MissingCheckpointFileError: the folder, both of the two files, or a shard is missing.

@@ -83,10 +83,10 @@ class Qwen3Model(nn.Module):
         slot_mapping: torch.Tensor,
         block_table: torch.Tensor,
     ) -> torch.Tensor:
-        """Run all layers over the tokens of a step; the step state must be loaded before.
+        """Run all layers over the tokens of a step; set the step state before.
 
         Args:
-            input_ids: ``[T]``, int32, all tokens of the step, sequence behind sequence.
+            input_ids: ``[T]``, int32, all tokens of the step, sequence after sequence.
             positions: ``[T]``, int64, below ``max_length``.
             slot_mapping: ``[T]``, int32, the cache slot of each token.
             block_table: ``[S, max_blocks]``, int32, the blocks of each sequence.

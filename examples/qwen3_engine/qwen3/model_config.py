@@ -1,8 +1,8 @@
 """The shape of a dense Qwen3 model, read from the config.json of a Hugging Face checkpoint.
 
-Every key of the file is accounted for: it is read, or it is refused when it asks for something this
-engine does not do, or it stands in the list of keys without meaning for inference. Any other key is
-an error, because a key that changes the mathematics and is skipped gives wrong tokens silently.
+Every key of the file is either read, or rejected if it requires a feature that this
+engine lacks, or listed as irrelevant for inference. Any other key is
+an error, because silently ignoring a key that changes the mathematics gives wrong tokens.
 """
 
 from __future__ import annotations

@@ -38,21 +38,21 @@ def load_model(
     Args:
         folder: a Hugging Face checkpoint: config.json and safetensors.
         device: an NPU, e.g. ``npu:0``.
-        num_blocks: blocks of the cache, block 0 (reserved for padding) included.
+        num_blocks: blocks of the cache, including block 0 (reserved for padding).
         max_length: tokens of the longest sequence, prompt and output together.
-        dtype: bfloat16 or float16; that of the checkpoint if ``None``.
-        attend: launches attention; by default at once.
-        mark: decorates the function behind the attention operator.
+        dtype: bfloat16 or float16; by default that of the checkpoint.
+        attend: launches attention; by default eagerly.
+        mark: decorates the function of the attention operator.
 
     Returns:
-        The model. It owns parameters and cache; its ``attention`` must be closed by the caller when
-        the model is no longer used.
+        The model. It owns parameters and cache; close its ``attention`` when you no longer use the
+        model.
 
     Raises:
         MissingCheckpointFileError: a file of the checkpoint is missing.
-        ConfigError: the config asks for a feature that the engine does not have, or ``max_length``
-            goes beyond the positions of the model, or no dtype is given anywhere.
-        CheckpointError: the tensors do not fit the config.
+        ConfigError: the config requires a feature that the engine does not have, or ``max_length``
+            exceeds the positions of the model, or no dtype is given anywhere.
+        CheckpointError: the tensors do not match the config.
     """
     config = Qwen3Config.from_folder(folder)
     checkpoint = Checkpoint(folder)

@@ -10,13 +10,13 @@ PADDING_BLOCK = 0
 
 
 class BlockAllocator:
-    """Hands out blocks; the block released last is handed out first.
+    """Allocates blocks; the most recently released block is reused first.
 
     Args:
-        num_blocks: blocks of the cache, the reserved one included.
+        num_blocks: blocks of the cache, including the reserved one.
 
     Raises:
-        ConfigError: fewer than 2 blocks, which leaves none to hand out.
+        ConfigError: fewer than 2 blocks, which leaves none to allocate.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -52,10 +52,10 @@ class BlockAllocator:
         return [self._free.pop() for _ in range(count)]
 
     def release(self, blocks: list[int]) -> None:
-        """Give blocks back.
+        """Release blocks.
 
         Raises:
-            ValueError: a block is not handed out, or is given back twice.
+            ValueError: a block is not allocated, or is released twice.
         """
         free = set(self._free)
         for block in blocks:

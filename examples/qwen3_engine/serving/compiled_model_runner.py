@@ -1,7 +1,8 @@
-"""Running a model compiled with npu_compile: how an engine adopts the packages.
+"""Runs a model compiled with npu_compile: how an engine adopts the packages.
 
-Everything an engine has to bring is here: the attention operator launches through a recorder, the
-decode runner is told the model's inputs and their padding, and each step hands over its lengths.
+This file has everything that an engine must provide: the attention operator launches through a
+recorder, the decode runner knows the model's inputs and their padding, and each step passes its
+lengths.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ _PADDING_KV_LENGTH = 0
 
 
 class CompiledModelRunner:
-    """Runs a compiled model; fits `ModelRunner`. Made by :meth:`load`; close it at the end.
+    """Runs a compiled model; implements `ModelRunner`. Create it with :meth:`load`, and close it.
 
-    Prefill and decode run as the configuration says, padded to a capture size where one fits.
+    Prefill and decode run as configured, padded to a capture size if one fits.
 
     Attributes:
-        model: the model that was compiled.
-        compiled: what was made of it, with its reports.
-        decode_steps: tokens that a decode step samples of each sequence on the device; 0 where it
-            returns logits.
+        model: the original model.
+        compiled: the compiled model, with its reports.
+        decode_steps: number of tokens that a decode step samples for each sequence on the device; 0
+            if it returns logits.
     """
 
     def __init__(
@@ -91,20 +92,20 @@ class CompiledModelRunner:
 
         Args:
             folder: a Hugging Face checkpoint of a dense Qwen3 model.
-            options: keys of ``npu_compile.CompileConfig`` but ``splitting_ops``, which is the
+            options: keys of ``npu_compile.CompileConfig`` except ``splitting_ops``, which is the
                 model's attention operator.
-            device: the device seam.
-            num_blocks: blocks of the key/value cache, block 0 (reserved) included.
+            device: the device.
+            num_blocks: blocks of the key/value cache, including block 0 (reserved).
             max_length: tokens of the longest sequence.
-            max_num_sequences: of a captured prefill step; one of more runs eagerly.
-            decode_steps: tokens that a decode step samples of each sequence, inside of its graph;
-                fits `TokenRunner`. 0 for logits, see `ModelRunner`.
-            dtype: of the model; that of the checkpoint if ``None``.
-            observer: told of every decode step.
+            max_num_sequences: sequences of a captured prefill step; a step with more runs eagerly.
+            decode_steps: number of tokens that a decode step samples for each sequence inside its
+                graph; fits `TokenRunner`. 0 returns logits, see `ModelRunner`.
+            dtype: dtype of the model; by default that of the checkpoint.
+            observer: receives every decode step.
 
         Raises:
-            EngineError: the checkpoint or a limit cannot be used.
-            NpuCompileError: the options cannot be used.
+            EngineError: the checkpoint or a limit is invalid.
+            NpuCompileError: the options are invalid.
         """
         recorder = Recorder(device)
         context = GraphContext()
@@ -209,7 +210,7 @@ class CompiledModelRunner:
 
     @property
     def run_mode_choices(self) -> tuple[RunModeChoice, ...]:
-        """What mode ``measured`` chose for each capture size of prefill and decode, and why."""
+        """The choices of mode ``measured`` per prefill and decode capture size, with reasons."""
         runners = (self._prefill_runner, self._decode_runner)
         return tuple(choice for each in runners for choice in each.run_mode_choices.values())
 
@@ -283,7 +284,7 @@ class CompiledModelRunner:
 def _lengths(
     query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]
 ) -> dict[str, dict[str, list[int]]]:
-    """Return what the runners are told of a step: attention's arguments by parameter group."""
+    """Return the lengths of a step for the runners: attention's arguments by parameter group."""
     values = (list(accumulate(query_lengths)), list(kv_lengths))
     return {_GROUP: dict(zip(_STEP_ARGUMENTS, values, strict=True))}
 

@@ -1,4 +1,4 @@
-"""The engine: takes requests, runs steps, hands back outputs."""
+"""The engine: accepts requests, runs steps, returns outputs."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepStatistics:
-    """What one step did and what it cost the host.
+    """The work and the host cost of one step.
 
     Attributes:
         kind: prefill or decode.
-        num_sequences: sequences that took part.
+        num_sequences: number of sequences in the step.
         num_tokens: tokens computed.
         num_preempted: sequences that lost their blocks to make room for this step.
         run_us: microseconds in the runner, until it returned; the device may still compute.
@@ -123,7 +123,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do something."""
+        """Whether there is work for a step."""
         scheduler = self._scheduler
         return bool(self._refused or scheduler.num_waiting or scheduler.num_running)
 

@@ -1,4 +1,4 @@
-"""How the next token is chosen from logits."""
+"""Samples the next token from logits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from qwen3_engine.errors import RequestError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingParameters:
-    """How the tokens of one request are chosen.
+    """Sampling options of one request.
 
     Attributes:
-        max_tokens: tokens to generate at most.
-        temperature: 0 takes the best token (greedy); otherwise logits are divided by it.
-        top_k: sample among the so many best tokens; 0 means all.
+        max_tokens: maximum number of generated tokens.
+        temperature: 0 selects the best token (greedy); otherwise logits are divided by it.
+        top_k: sample among this many best tokens; 0 means all.
         top_p: sample among the fewest best tokens whose probabilities reach this sum.
-        seed: of this request's generator, so its tokens do not depend on other requests.
+        seed: seed of this request's generator, so its tokens do not depend on other requests.
         stop_token_ids: tokens that end the text; such a token is the last one of the output.
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StepKind(str, Enum):
-    """What a step does.
+    """The kind of a step.
 
     Attributes:
         PREFILL: computes all tokens of sequences that were waiting.
@@ -99,7 +99,7 @@ class Scheduler:
         return len(self._running)
 
     def add(self, sequence: Sequence) -> None:
-        """Let a sequence wait for its prefill, behind all others."""
+        """Queue a sequence for its prefill, after all others."""
         self._waiting.append(sequence)
 
     def schedule(self, *, decode_steps: int = 1) -> ScheduledStep | None:

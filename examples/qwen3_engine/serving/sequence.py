@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What a user asks for.
+    """A user's request.
 
     Attributes:
         prompt: token ids, at least one.
-        sampling: how tokens are chosen and when to stop.
+        sampling: sampling options and stop conditions.
     """
 
     prompt: tuple[int, ...]
@@ -29,12 +29,12 @@ class Request:
 
 
 class FinishReason(str, Enum):
-    """Why a request is over.
+    """Why a request is finished.
 
     Attributes:
-        LENGTH: it has all the tokens it asked for.
+        LENGTH: it has all the requested tokens.
         STOP: it generated one of its stop tokens, or an end token of the model.
-        REFUSED: it could not be served; its output holds the error.
+        REFUSED: it could not be served; its output has the error.
     """
 
     LENGTH = "length"
@@ -66,14 +66,14 @@ class RequestOutput:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Sequence:
-    """A request in the making; owned and changed by the engine and its scheduler.
+    """A request in progress; owned and changed by the engine and its scheduler.
 
     Attributes:
         request_id: number of the request in its engine.
-        request: what was asked for.
-        sampler: chooses its tokens.
-        tokens: generated so far.
-        blocks: of the key/value cache, in the order of positions; empty while waiting.
+        request: the request.
+        sampler: samples its tokens.
+        tokens: tokens generated so far.
+        blocks: blocks of the key/value cache, in the order of positions; empty while waiting.
         num_cached: positions whose keys and values are in the cache.
         logits: one row for each generated token, if they are recorded.
     """

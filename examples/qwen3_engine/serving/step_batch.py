@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepBatch:
-    """The tokens of one step, of all its sequences one behind the other.
+    """The tokens of one step, concatenated over its sequences.
 
     ``T`` is the number of tokens, ``S`` of sequences; in a decode batch ``T == S``. All tensors are
-    on the CPU and contiguous; the step owns them, a runner copies what it keeps.
+    on the CPU and contiguous. The step owns them; a runner copies what it keeps.
 
     Attributes:
         input_ids: ``[T]``, int32.
         positions: ``[T]``, int64, the position of each token in its sequence.
-        slot_mapping: ``[T]``, int32, the cache slot that the key and value of each token go to.
+        slot_mapping: ``[T]``, int32, the cache slot for the key and value of each token.
         block_table: ``[S, max_blocks]``, int32, the blocks of each sequence; unused entries name
             the padding block.
         query_lengths: ``S`` numbers of tokens of each sequence in this step; they add up to ``T``.

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
 
 
 class StepState:
-    """What attention needs of a step beyond tensors: lengths, as integers of the host.
+    """The lengths of a step that attention needs in addition to tensors, as host integers.
 
-    One object belongs to one model. Whoever runs the model loads the lengths before each forward
+    One object belongs to one model. Set the lengths before each forward
     pass; the attention of all layers reads them.
 
     Attributes:
         cumulative_query_lengths: running sums of the tokens of each sequence in this step.
-        kv_lengths: tokens of each sequence in the cache, those of this step included; 0 for a row
+        kv_lengths: tokens of each sequence in the cache, including those of this step; 0 for a row
             of padding.
-        is_padded: whether tensors may have more tokens and sequences than the lengths name; what
-            they have more is padding, which attention leaves alone.
+        is_padded: whether tensors may have more tokens and sequences than the lengths describe; the
+            rest is padding, which attention leaves alone.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the engine share: simulated device, tiny checkpoint, a config."""
+"""Shared fixtures of the engine's tests: simulated device, tiny checkpoint, a config."""
 
 from __future__ import annotations
 

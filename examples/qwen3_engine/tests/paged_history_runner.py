@@ -32,7 +32,7 @@ class PagedHistoryRunner:
         return self._run(batch)
 
     def expected_tokens(self, prompt: tuple[int, ...], count: int) -> tuple[int, ...]:
-        """What greedy decoding of one request gives, without any cache."""
+        """Return the tokens of greedy decoding of one request, computed without any cache."""
         text = list(prompt)
         for _ in range(count):
             text.append(int(self._logits(text).argmax()))

@@ -47,7 +47,7 @@ def _tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[P
 
 
 def _index(weight_map: object, *, rest: bool = True) -> Callable[[Path], None]:
-    """Write an index in which all but what is given is in the one file."""
+    """Write an index in which all other tensors are in the one file."""
 
     def write(folder: Path) -> None:
         names: object = weight_map

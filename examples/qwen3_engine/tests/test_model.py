@@ -94,7 +94,7 @@ def test_forward_two_models_in_one_process_do_not_disturb_each_other(
 
 @torch.no_grad()
 def test_forward_padded_rows_leave_the_others_bitwise_as_they_are(model: Qwen3Model) -> None:
-    """Rows of a batch of one size do not depend on what stands in the other rows."""
+    """Rows of a batch of one size do not depend on the content of other rows."""
     inputs = _decode_inputs(model, 6)
     full = model(*inputs).cpu()
     input_ids, positions, slots, table = inputs

@@ -1,4 +1,4 @@
-"""The README of the example keeps what it promises to a new user."""
+"""The README of the example is up to date."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_files_to_read_first_are_few_and_short() -> None:
 
 @pytest.mark.parametrize("package", ["npu_compile", "attn_update", "npu_graph_runtime"])
 def test_only_a_file_to_read_first_uses_a_package(package: str) -> None:
-    """What adopts the packages is in those files: nothing of it is hidden in the others."""
+    """Only those files use the packages; no other file hides a use."""
     users = {
         path.relative_to(FOLDER).as_posix()
         for folder in ("qwen3", "serving")

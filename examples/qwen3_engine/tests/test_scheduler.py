@@ -26,7 +26,7 @@ def _add(scheduler: Scheduler, *lengths: int) -> list[Sequence]:
 
 
 def _run(step: ScheduledStep | None) -> ScheduledStep:
-    """Do what an engine does with a step: one more token for each sequence."""
+    """Do an engine's part of a step: one more token for each sequence."""
     assert step is not None
     for sequence in step.sequences:
         sequence.num_cached = sequence.num_tokens

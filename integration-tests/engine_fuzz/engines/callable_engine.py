@@ -48,21 +48,21 @@ _DECODE_RUN_MODES = {
 
 
 class CallableEngine:
-    """Static inputs, a graph a key, and where steps are captured whole an update plan a graph.
+    """Static inputs, one graph per key, and one update plan per graph if steps are captured whole.
 
     Args:
         device: the device.
-        shape: how it is built.
-        seed: of the weights.
+        shape: how the engine is built.
+        seed: seed of the weights.
 
     Attributes:
-        device: as given.
-        model: what it serves.
+        device: as passed.
+        model: the served model.
         lane: the update lane.
-        attention: of the model.
-        context: of its callables.
-        factor: a plain value that the model is given.
-        callables: what captures and replays.
+        attention: attention of the model.
+        context: graph context of its callables.
+        factor: a plain value passed to the model.
+        callables: the callables that capture and replay.
     """
 
     def __init__(self, device: NpuDevice, shape: Shape, *, seed: int) -> None:
@@ -102,7 +102,7 @@ class CallableEngine:
         }
 
     def make_recorder(self) -> Recorder:
-        """Return what attention is recorded by."""
+        """Return the recorder of attention."""
         return Recorder(self.device)
 
     def make_lane(self) -> UpdateLane:
@@ -193,7 +193,7 @@ class CallableEngine:
         self.inputs = (first.clone(), second.clone(), third.clone())
 
     def drain(self) -> None:
-        """Let the lane's thread end, and hear of what failed in it."""
+        """Wait for the lane's thread to end, and raise its failure if there was one."""
         self.lane.drain()
 
     def check_weights(self) -> None:

@@ -1,4 +1,4 @@
-"""Attention as an engine runs it: recorded, in front of the device's work, or between segments."""
+"""Attention as an engine runs it: recorded, before the device's work, or between segments."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class EngineAttention:
     """The attention of one engine's model.
 
     Args:
-        model: whose caches are read.
-        shape: of the engine.
-        context: of its captures.
-        recorder: what attention is recorded by, where steps are captured whole.
+        model: the model whose caches are read.
+        shape: shape of the engine.
+        context: context of its captures.
+        recorder: records attention if steps are captured whole.
 
     Attributes:
-        queries: lengths of the step, as `Batch` has them, for what no update reaches.
-        keys: The number of keys of each sequence.
+        queries: lengths of the step, in the form of `Batch`, for attention that no update reaches.
+        keys: the number of keys of each sequence.
         records: whether the recorder runs attention.
-        raises_at: the call that raises, counted down; 0 for none.
+        raises_at: counts down to the call that raises; 0 for none.
     """
 
     def __init__(

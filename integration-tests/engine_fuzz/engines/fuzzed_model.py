@@ -128,7 +128,7 @@ class FuzzedModel(nn.Module):
         self._quirk = ""
 
     def counters(self) -> Iterator[Tensor]:
-        """Yield what counts the steps, in memory that outlives them."""
+        """Yield the step counters, in memory that outlives the steps."""
         yield self.load
         if self._quirk == "rebinds an attribute":
             yield self.count

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class RunnerEngine:
-    """A decode and a prefill runner on one compiled model, without a compiler.
+    """A decode runner and a prefill runner on one compiled model, without a compiler.
 
     Args:
         device: the device.
-        shape: how it is built.
-        seed: of the weights.
+        shape: how the engine is built.
+        seed: seed of the weights.
 
     Attributes:
-        device: as given.
-        model: what it serves.
+        device: as passed.
+        model: the served model.
         lane: the update lane.
-        attention: of the model.
+        attention: attention of the model.
     """
 
     def __init__(self, device: NpuDevice, shape: Shape, *, seed: int) -> None:
@@ -112,7 +112,7 @@ class RunnerEngine:
         return hidden[: batch.num_rows]
 
     def drain(self) -> None:
-        """Let the lane's thread end, and hear of what failed in it."""
+        """Wait for the lane's thread to end, and raise its failure if there was one."""
         self.lane.drain()
 
     def check_weights(self) -> None:

@@ -58,7 +58,7 @@ class _Sequence:
 
 
 class Sequences:
-    """What the host knows of the sequences; tokens are given, not sampled."""
+    """The host's state of the sequences. Tokens are fixed, not sampled."""
 
     def __init__(self) -> None:
         blocks = range(1, NUM_BLOCKS)

@@ -1,4 +1,4 @@
-"""The devices of the tests: simulated CANN, and a held device with small paged models."""
+"""The devices of the tests: simulated CANN, and a fake device with small paged models."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Model:
         ]
 
     def arguments(self, key: int, layer: int, lengths: list[int]) -> dict[str, object]:
-        """Return what one layer calls attention with, for `key` sequences of one token."""
+        """Return the arguments of attention in one layer, for `key` sequences of one token."""
         if key not in self.inputs:
             table = torch.arange(key * self.width).reshape(key, self.width) % 8
             query = torch.zeros(key, 2, dtype=torch.double)
@@ -107,7 +107,7 @@ class Model:
         return StepParameters(key=key, groups={"default": group})
 
     def expected(self, key: int, lengths: list[int]) -> list[torch.Tensor]:
-        """Return what the layers give for these lengths, without the device."""
+        """Return the outputs of the layers for these lengths, computed without the device."""
         table = self.inputs[key]["block_table"].long()
         return [
             torch.stack(
@@ -177,19 +177,19 @@ UPDATERS: Mapping[str, Callable[[], Updater]] = {
 
 @pytest.fixture(params=["operators", *UPDATERS])
 def any_updater(request: pytest.FixtureRequest) -> UpdaterChoice:
-    """Each way to issue updates."""
+    """Each way to launch updates."""
     choice: UpdaterChoice = request.param
     return choice
 
 
 @pytest.fixture(params=UPDATERS)
 def updater(request: pytest.FixtureRequest) -> Updater:
-    """Each updater that issues all updates of a step at once."""
+    """Each updater that launches all updates of a step at once."""
     return UPDATERS[request.param]()
 
 
 class RefusingEvents(Updater):
-    """Events behind replays that cannot be waited for while `refused`; wraps an updater."""
+    """Events after replays that cannot be waited for while `refused`; wraps an updater."""
 
     def __init__(self, updater: Updater) -> None:
         self.refused = False

@@ -122,7 +122,7 @@ def test_outside_a_recording_operators_run_untouched(npu_device: NpuDevice) -> N
 def opaque_call(
     request: pytest.FixtureRequest, npu_device: NpuDevice
 ) -> Iterator[Callable[[PagedModel, int, list[int]], list[torch.Tensor]]]:
-    """Attention as engines hide it: an operator of their own that is told the layer's number."""
+    """Attention hidden in a custom operator that gets the layer's number, as in engines."""
     called: dict[str, Any] = {}
     make_library: Any = torch.library.Library
     library = make_library("attn_update_tests", "FRAGMENT")

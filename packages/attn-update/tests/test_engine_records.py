@@ -1,7 +1,7 @@
 """Graphs whose attention an engine recorded itself, as vLLM-Ascend does, adopted by a lane.
 
-`full_graph_fia` captures and `GraphParams` keeps what vLLM-Ascend's functions and class of these
-names do (`attention_v1.py`, `acl_graph.py`); what is called is torch_npu.
+`full_graph_fia` and `GraphParams` do the same as vLLM-Ascend's function and class of these
+names (`attention_v1.py`, `acl_graph.py`); they call torch_npu.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIA = "npu::npu_fused_infer_attention_score.out"
 
 @dataclass
 class GraphParams:
-    """What vLLM-Ascend keeps of captured attention, by number of tokens."""
+    """vLLM-Ascend's records of captured attention, by number of tokens."""
 
     events: dict[int, list[Any]] = field(default_factory=dict)
     workspaces: dict[int, torch.Tensor] = field(default_factory=dict)

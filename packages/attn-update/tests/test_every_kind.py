@@ -85,7 +85,7 @@ def fail_one_update(model: CaseModel, lane: UpdateLane, random: Random) -> None:
 def test_launch_that_takes_another_number_of_kernels_is_an_error_of_its_layer(
     npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
-    """Whether an attention call is one kernel or two may depend on its lengths."""
+    """The number of kernels of an attention call (one or two) may depend on its lengths."""
     random = Random(3)
     model = make_model(npu_device, find_case("v1 decode"), dtype=torch.float16)
     lane = UpdateLane(npu_device, updater=any_updater)
@@ -169,7 +169,7 @@ def test_short_batch_of_every_kind_is_padded_where_declared(
 
 
 def mistakes(model: CaseModel, drawn: DrawnStep) -> Iterator[tuple[str, Step]]:
-    """Give every mistake that can be made in the step arguments, and what it is."""
+    """Yield every possible mistake in the step arguments, with its description."""
     right = model.step_arguments(drawn.key, drawn.step)
     for name, value in right.items():
         yield f"{name} missing", {key: right[key] for key in right.keys() - {name}}

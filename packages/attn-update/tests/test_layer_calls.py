@@ -1,4 +1,4 @@
-"""Layers recorded by what they call, whose steps have fewer sequences than were captured."""
+"""Layers recorded by the operators they call, with steps of fewer sequences than were captured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPERATORS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What an engine gives the layers: lengths of the sequences that a step has, and a table."""
+    """An engine's metadata of layers: lengths of the sequences of a step, and a table."""
 
     lengths: list[int]
     table: torch.Tensor | None

@@ -1,4 +1,4 @@
-"""Good and failing steps in any order: a good one never shows what a failed one left behind."""
+"""Good and failing steps in any order: a good one is never affected by a failed one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TwoSlotModel(PagedModel):
     """Every other layer has a narrower block table, so that one group feeds two slots."""
 
     def arguments(self, key: int, layer: int, lengths: list[int]) -> dict[str, Any]:
-        """Return what one layer calls attention with."""
+        """Return the arguments of attention in one layer."""
         arguments: dict[str, Any] = super().arguments(key, layer, lengths)
         if layer % 2:
             narrow = self.narrow.get(key)

@@ -1,4 +1,4 @@
-"""What the native updater calls past torch, and what it leaves to torch."""
+"""The launches that the native updater calls without torch, and those it leaves to torch."""
 
 from __future__ import annotations
 

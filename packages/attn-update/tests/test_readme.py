@@ -1,4 +1,4 @@
-"""The programs of the README run as they stand, with what the package declares."""
+"""Runs the programs of the README with only the declared dependencies."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_attention_captured_with_lengths_as_tensors_records_lists(model: Model) 
 
 
 def refuse(model: Model, layer: str, kind: str, arguments: dict[str, object]) -> int:
-    """Capture one launch, which must fail, and return what the graph holds."""
+    """Capture one launch, which must fail, and return the content of the graph."""
     graph: Any = model.device.create_graph()
     given = model.arguments(2, 0, [1, 1])
     with model.recorder.recording("key"), model.device.capture(graph, pool=model.pool):

@@ -1,10 +1,10 @@
-"""The order that engines replay and update in, on simulated CANN under fuzzed schedules.
+"""The order in which engines replay and update, on simulated CANN under fuzzed schedules.
 
-vLLM-Ascend's `update_attn_params` replays and then updates on a stream of its own, which nothing on
-the device makes wait for the replay before. A host synchronisation in front of every replay makes
-that right. Without it, as soon as the host runs ahead, a replay may take the lengths of a later
-step, or its record is taken by the replay before and it waits for ever. The simulated device finds
-that nothing orders them, under whatever schedule: `test_fuzzed_schedules` does find a wrong order.
+vLLM-Ascend's `update_attn_params` replays and then updates on a separate stream, which nothing on
+the device orders after the previous replay. A host synchronisation before every replay makes
+that correct. Without it, as soon as the host runs ahead, a replay may use the lengths of a later
+step, or the previous replay may consume its record so that it waits forever. The simulated device
+detects the missing order under any schedule; `test_fuzzed_schedules` also shows a wrong order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run_as_seed(model: CaseModel, drawn: DrawnStep, stream: Stream) -> list[torc
 
 
 def settle(device: NpuDevice) -> None:
-    """Let the device work again, with what torch_npu's queue still hands it behind a failure."""
+    """Restart the device and drop what torch_npu's queue still passes to it after a failure."""
     for _ in range(STEPS):
         cann_sim.restart_devices()
         with contextlib.suppress(RuntimeError):

@@ -30,7 +30,7 @@ NAMES = ("layers.0", "layers.1", "layers.2")
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What an engine gives a layer."""
+    """An engine's metadata of a layer."""
 
     query_ends: list[int]
     key_lengths: list[int]

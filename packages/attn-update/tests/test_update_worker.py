@@ -1,4 +1,4 @@
-"""A lane whose thread issues the updates: values as without it, errors that come later."""
+"""A lane whose worker thread launches the updates: the same values, errors that come later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updaters on simulated CANN: the values of operators called one by one, and what fails."""
+"""Updaters on simulated CANN: the values of operators called one by one, and failures."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_rebound_block_table_of_another_form_is_refused(
 
 @dataclass(frozen=True, kw_only=True)
 class _ReplacedKeys(FusedInferAttention):
-    """Gives key lengths, checked as ever, as what `replace` makes of them."""
+    """Replaces key lengths, after the usual checks, by the result of `replace`."""
 
     replace: Callable[[list[int]], object]
 

@@ -93,7 +93,7 @@ class Acl:
         return code
 
     def message(self) -> str:
-        """Return what the last failed call of this thread said."""
+        """Return the error message of the last failed call of this thread."""
         text = self.library.aclGetRecentErrMsg()
         return "" if text is None else text.decode()
 

@@ -1,8 +1,9 @@
-"""A process that imports torch and then forks one process for each source text it is sent.
+"""A process that imports torch and then forks one process for each source text that it receives.
 
-A new process needs seconds of CPU time to import torch and what torch_npu imports of it. Nothing of
-the device is loaded before the fork, and no thread is started: what the environment chooses for
-torch_npu and the simulator is read by each process itself. Run by `ForkedPython` of conftest.py.
+A new process needs seconds of CPU time to import torch and the parts that torch_npu imports.
+Nothing of the device is loaded before the fork, and no thread is started, because each process
+reads the environment variables of torch_npu and the simulator itself. Run by `ForkedPython` of
+conftest.py.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def serve() -> None:
 
 
 def _start(answer: int, output: int, errors: int) -> None:
-    """Fork what runs the source, and tell the caller its process number and its end."""
+    """Fork a process for the source, and report its process number and its end to the caller."""
     with socket.socket(fileno=answer) as connection, connection.makefile("rwb") as stream:
         source, environment = pickle.load(stream)
         process = os.fork()
@@ -61,7 +62,7 @@ def _start(answer: int, output: int, errors: int) -> None:
 
 
 def _run(source: str, environment: dict[str, str], output: int, errors: int) -> None:
-    """Run the source and leave as Python does, with what was registered for the exit."""
+    """Run the source and exit as Python does, including exit handlers."""
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.environ.clear()

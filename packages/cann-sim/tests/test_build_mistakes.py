@@ -1,4 +1,4 @@
-"""What goes wrong when the libraries are built: one clear line, and the next start works."""
+"""Build failures of the libraries: one clear line, and the next start works."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _start(tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
 
 @pytest.fixture(name="slow_compiler")
 def _slow_compiler(tmp_path: Path) -> tuple[Path, Path]:
-    """Return a compiler that waits for ever, and the file it makes when it begins to."""
+    """Return a compiler that waits forever, and the file that it creates when it begins to."""
     compiler, begun = tmp_path / "slow-g++", tmp_path / "begun"
     compiler.write_text(
         f'#!/bin/sh\ncase "$*" in *-c*.cpp*) touch {begun}; sleep {HANG_SECONDS};; esac\n'

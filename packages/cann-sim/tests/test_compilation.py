@@ -1,4 +1,4 @@
-"""Compiling sources behind a header that is compiled once."""
+"""Compiling sources with a precompiled header."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def files(folder: Path, count: int, *, header: str = "#define NUMBER 7\n") -> list[ObjectFile]:
-    """Return sources that need NUMBER and do not include what defines it."""
+    """Return sources that need NUMBER but do not include its definition."""
     (folder / "scratch").mkdir()
     (folder / "number.h").write_text(header)
     made = []

@@ -24,7 +24,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compile_two(stream: io.StringIO, fails: bool = False) -> str:
-    """Return what is shown of two sources, the second of which waits to be shown the first."""
+    """Return the progress display of two sources; the second waits until the first is shown."""
     first_is_shown = threading.Event()
 
     def first() -> None:

@@ -1,4 +1,4 @@
-"""What a program asked of the operators."""
+"""The operators that a program requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators whose library is compiled behind the program that calls them."""
+"""Operators whose library is compiled while the program that calls them already runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torchair, the graph compiler in torch_npu, finds: capture, and no graph engine."""
+"""torchair, the graph compiler in torch_npu, finds capture but no graph engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def native_module(name: str) -> Any:
 
 @pytest.fixture
 def dynamo() -> Iterator[None]:
-    """Forget what was compiled, before and after."""
+    """Reset compiled code before and after."""
     torch.compiler.reset()
     yield
     torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""Finding torch and torch_npu, and refusing what does not fit."""
+"""Finding torch and torch_npu, and rejecting incompatible ones."""
 
 from __future__ import annotations
 

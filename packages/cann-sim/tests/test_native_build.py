@@ -1,4 +1,4 @@
-"""Building the native libraries: once, only what changed, and clear errors."""
+"""Building the native libraries: once, only changed sources, and clear errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of what the compiler is asked to compile, as it is asked."""
+    """Return the names of the files that the compiler is asked to compile, in order."""
     names: list[str] = []
     run = Compiler.run
 
@@ -194,7 +194,7 @@ def test_compiler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_compiler_for_another_processor_shares_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: list[str]
 ) -> None:
-    """A cache on a disk that several machines see holds what each of them compiled."""
+    """A cache on a disk that several machines share contains the results of each of them."""
     first = build()
     native = find_compiler()
     cross = tmp_path / "cross-g++"

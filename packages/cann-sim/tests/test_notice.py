@@ -1,4 +1,4 @@
-"""What NOTICE says of the sources is true of them, and it comes with the package."""
+"""NOTICE describes the sources correctly, and it is part of the package."""
 
 from __future__ import annotations
 

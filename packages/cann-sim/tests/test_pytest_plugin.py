@@ -1,4 +1,4 @@
-"""Tests that leave a device behind that has failed, or waits for ever."""
+"""Tests that leave behind a device that has failed or waits forever."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_device_left_capturing_ends_the_run_and_names_the_test(run_tests: Any) -
 
 
 def test_task_queue_left_dead_ends_the_run_and_names_the_test(run_tests: Any) -> None:
-    """What torch_npu launches then is dropped, and its wait for an event never returns."""
+    """torch_npu drops later launches, and its wait for an event never returns."""
     done = run_tests(REFUSED, MEETS_AN_EVENT, TASK_QUEUE_ENABLE="1")
     named = "test_device.py::test_first left torch_npu's task queue dead: "
     assert named in done.output, done.output + done.errors

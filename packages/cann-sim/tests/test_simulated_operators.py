@@ -1,4 +1,4 @@
-"""The list of what is simulated."""
+"""The list of simulated operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cann-sim info` says where the simulator would not start."""
+"""Output of `cann-sim info` if the simulator would not start."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_interactive_shell_on_a_terminal_uses_the_device(way: str, shell: list[s
 
 
 def read_until(terminal: int, text: str, seconds: float = 900) -> str:
-    """Return what a terminal shows until the text is in it."""
+    """Return the output of a terminal up to the first occurrence of the text."""
     shown = ""
     end = time.monotonic() + seconds
     while text not in shown:

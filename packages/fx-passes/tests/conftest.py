@@ -47,7 +47,7 @@ def _implement(
 
 
 def _turned(rows: Tensor, x: Tensor, head_size: int) -> Tensor:
-    """Turn the halves of what `rows` [T, rotary_dim] have angles for, of each head."""
+    """Rotate the halves of each head by the angles of `rows` [T, rotary_dim]."""
     heads = x.reshape(len(x), -1, head_size)
     cos, sin = rows.unsqueeze(1).chunk(2, -1)
     half = cos.shape[-1]
@@ -117,11 +117,11 @@ def _quantize(
 
 @dataclass
 class EngineState:
-    """What operators of vLLM-Ascend ask the engine for at each call.
+    """The state that operators of vLLM-Ascend read from the engine at each call.
 
     Attributes:
-        gathers: Whether rows are spread over two ranks; the other has the same in reverse.
-        padding: How many of the gathered rows are padding.
+        gathers: Whether rows are spread over two ranks; the other rank has the same in reverse.
+        padding: Number of gathered rows that are padding.
     """
 
     gathers: bool = False
@@ -234,6 +234,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def num_samples(request: pytest.FixtureRequest) -> int:
-    """How many of torch's samples of an operator are tried, the dtypes in turn."""
+    """Number of samples tried per operator of torch, alternating between dtypes."""
     samples: int = request.config.getoption("--samples")
     return samples

@@ -50,7 +50,7 @@ def _writes(x: Tensor) -> dict[str, Tensor]:
 
 
 def _later_node(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
-    """Use a value that is computed after the match, where it could not stand."""
+    """Use a value that is computed after the match, where it is not available."""
     *_, last, _output = match.nodes[0].graph.nodes
     return {"y": build.call("aten::add.Tensor", match.bound["x"], last)}
 

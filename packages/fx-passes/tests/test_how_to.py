@@ -1,4 +1,4 @@
-"""The programs of the how-to pages run as they stand."""
+"""The programs of the how-to pages run unchanged."""
 
 from __future__ import annotations
 

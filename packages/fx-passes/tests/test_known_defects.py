@@ -89,7 +89,7 @@ def test_one_pipeline_serves_every_batch_size(tokens: int) -> None:
 
 @pytest.mark.parametrize("head_dim", [16, 64, 96, 128, 256])
 def test_no_head_size_is_built_in(head_dim: int) -> None:
-    """SGLang's pass held 64, which is half of 128, in its replacement."""
+    """SGLang's pass hard-coded 64, which is half of 128, in its replacement."""
     heads = AttentionHeads(head_dim=head_dim)
     assert_rewritten(reference_pipeline(), qkv_graph(heads), {QKV: 1})
 

@@ -37,7 +37,7 @@ SHARING = fx_passes.Rule(name="clone", patterns=(_clone,), rewrite=_its_input, s
 
 
 def _run(module: GraphModule, dtype: torch.dtype) -> tuple[object, list[Tensor], list[object]]:
-    """Return results, inputs, and what a caller sees of them besides their elements."""
+    """Return results, inputs, and their visible properties other than the elements."""
     inputs = random_tensors(*[RANDOM_GRAPH_SHAPE] * 3, dtype=torch.float32, device="cpu")
     inputs = [(each * 4).to(dtype) for each in inputs]
     results = module(*inputs)

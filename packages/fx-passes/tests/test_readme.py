@@ -1,4 +1,4 @@
-"""The example of the README runs and prints what the README says."""
+"""The example of the README runs and prints the output shown there."""
 
 from __future__ import annotations
 

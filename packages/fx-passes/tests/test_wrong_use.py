@@ -1,4 +1,4 @@
-"""What is put together wrongly is refused at once, in words that say what to write instead."""
+"""Invalid combinations raise at once, and the error says how to write it correctly."""
 
 from __future__ import annotations
 

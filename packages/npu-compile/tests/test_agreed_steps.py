@@ -33,7 +33,7 @@ def inputs(rows: int) -> dict[str, torch.Tensor]:
 
 
 class Setting:
-    """A decoder with its decode and prefill runner, captured, and what attention saw last."""
+    """A decoder with captured decode and prefill runners, and the last lengths of its attention."""
 
     def __init__(
         self, decoder: Decoder, attention: AttentionOperator, device: FakeDevice, mode: str

@@ -1,4 +1,4 @@
-"""A budget of captured graphs: what runners measure, tell, leave out, and replay in its place."""
+"""A budget of captured graphs: what runners measure, report and drop, and what replays instead."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Setting:
         self.attention.lengths = [0] * size
 
     def capture(self, runner: DecodeRunner | PrefillRunner | None = None) -> list[str]:
-        """Capture, and return what was warned of."""
+        """Capture, and return the warnings."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             (runner or self.runner).capture(

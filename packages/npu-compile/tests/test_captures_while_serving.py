@@ -1,4 +1,4 @@
-"""Captures in front of, between and behind steps of serving: they write where padding goes only."""
+"""Captures before, between and after steps of serving: they only write where padding goes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPECS = {
 
 
 class CachedModel(nn.Module):
-    """Writes a value for each row into a cache, as attention does, and returns what it finds."""
+    """Writes a value for each row into a cache, as attention does, and returns cached values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class CachedModel(nn.Module):
 
 
 class RefusingDevice(FakeDevice):
-    """Has no memory for graphs while it is told so."""
+    """Has no memory for graphs while `is_full` is set."""
 
     is_full = False
 
@@ -71,7 +71,7 @@ def device() -> RefusingDevice:
 def make(
     request: pytest.FixtureRequest, model: CachedModel, device: RefusingDevice
 ) -> Callable[..., DecodeRunner | PrefillRunner]:
-    """What makes a runner of a configuration's further keys."""
+    """Return a factory of a runner with further configuration keys."""
 
     def make(**options: Any) -> DecodeRunner | PrefillRunner:
         sizes = (1, 2, 4)

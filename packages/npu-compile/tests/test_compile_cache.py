@@ -1,4 +1,4 @@
-"""The compile cache: what is found again, and everything that must not be."""
+"""The compile cache: which compilations are reused, and which must not be."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ CHANGES = {
 
 @pytest.fixture
 def without_dynamo() -> Iterator[None]:
-    """Let Dynamo run what it is given as it is: what the cache does not have is eager, and fast."""
+    """Make Dynamo run functions eagerly, so that compilations missing from the cache are fast."""
     with torch.compiler.set_stance("force_eager"):
         yield
 
@@ -617,7 +617,7 @@ SHAPES_READ: dict[str, Callable[[], Callable[..., Any]]] = {
 
 
 def _function(body: str) -> Callable[..., Any]:
-    """Return a function of a module that has what it reads."""
+    """Return a function of a module that has the globals it reads."""
 
     class Sizes:
         TABLE: ClassVar[dict[str, int]] = {"rows": 0}

@@ -1,4 +1,4 @@
-"""What a compilation would do, told without running the model."""
+"""The explanation of a compilation, without running the model."""
 
 from __future__ import annotations
 

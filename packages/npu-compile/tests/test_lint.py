@@ -1,4 +1,4 @@
-"""The command that finds what a captured graph of a model could not repeat."""
+"""The command that finds code of a model that a captured graph cannot repeat."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ NUM_PIECES = 3
 
 
 class PricedContext(GraphContext):
-    """Adds to a clock what a step of a size costs in a run mode."""
+    """Adds the cost of a step of a size in a run mode to a clock."""
 
     def __init__(self, prices: dict[int, dict[RunMode, float]]) -> None:
         super().__init__()

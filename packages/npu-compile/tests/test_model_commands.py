@@ -1,4 +1,4 @@
-"""The commands that run a model: what they say, draw and write, on the fake device."""
+"""The output, pictures and files of the commands that run a model, on the fake device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """Run a command that has to work, and return what it told as JSON."""
+    """Run a command that must succeed, and return its JSON output."""
     assert run_command([*arguments, "--json"]) == 0, capsys.readouterr().err
     return json.loads(capsys.readouterr().out)
 

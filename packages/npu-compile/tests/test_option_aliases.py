@@ -84,13 +84,13 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 class SeedForm(NamedTuple):
-    """One form in which the changes proposed to SGLang and vLLM-Ascend take their options.
+    """One form of the options in the changes proposed to SGLang and vLLM-Ascend.
 
     Attributes:
-        change: who proposed it.
-        options: as a JSON object.
-        flags: as flags of a command line.
-        ours: what that is here, or what the error says.
+        change: the proposal.
+        options: the options as a JSON object.
+        flags: the options as command line flags.
+        ours: the equivalent here, or the error message.
     """
 
     change: str

@@ -1,4 +1,4 @@
-"""How steps met the capture sizes: hits, padding, eager steps, and a warning of much padding."""
+"""How steps use the capture sizes: hits, padding, eager steps, and a warning about padding."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Setting:
         self.attention.lengths = lengths.get("rows", {}).get("lengths", [])
 
     def capture(self) -> list[str]:
-        """Capture, and return what was warned of."""
+        """Capture, and return the warnings."""
 
         def prepare(size: int) -> None:
             self.attention.lengths = [0] * size

@@ -1,4 +1,4 @@
-"""Mode torchair: a compiler that the device brings behind the fusions, our capture around it.
+"""Mode torchair: a compiler of the device after the fusions, with our capture around it.
 
 Those of torch_npu run in integration-tests; here it is torch's interpreter of graphs.
 """
@@ -28,7 +28,7 @@ DYNAMIC = dict.fromkeys(SPECS, (0,))
 
 
 class CompilingFake(FakeDevice):
-    """Brings a compiler of FX graphs, and keeps the names that it was asked for."""
+    """Provides a compiler of FX graphs, and records the requested names."""
 
     def __init__(self) -> None:
         super().__init__()

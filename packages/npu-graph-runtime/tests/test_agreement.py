@@ -42,7 +42,7 @@ class Ranks:
         return gather
 
     def run(self, work: Callable[[RankAgreement, int], object]) -> list[object]:
-        """Return what each rank's work returned or raised."""
+        """Return the result or exception of each rank."""
 
         def one(rank: int) -> object:
             try:
@@ -58,7 +58,7 @@ Proposal = tuple[RunMode, int]
 
 
 def expected(proposals: Sequence[Proposal]) -> AgreedStep:
-    """What the ranks have to agree on, worked out the slow way."""
+    """The agreement that the ranks must reach, computed directly."""
     tokens = tuple(count for _, count in proposals)
     busy = [mode for mode, count in proposals if count]
     for mode in STRENGTH:
@@ -73,7 +73,7 @@ def expected(proposals: Sequence[Proposal]) -> AgreedStep:
 
 
 def proposal(generator: random.Random) -> Proposal:
-    """What an engine proposes: the strongest mode that its own batch fits, or it is idle."""
+    """An engine's proposal: the strongest mode that its own batch fits, or idle."""
     if generator.random() < 0.2:
         return RunMode.FULL, 0
     mode = generator.choice(STRENGTH)

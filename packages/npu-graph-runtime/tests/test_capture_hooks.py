@@ -1,4 +1,4 @@
-"""What a caller puts around captures and replays, and captures while serving."""
+"""Hooks around captures and replays, and captures while serving."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEY, OTHER = GraphKey(num_tokens=4), GraphKey(num_tokens=2)
 
 
 class Hook:
-    """Notes when it is entered and left, and what was done in between."""
+    """Records when it is entered and left, and what was done in between."""
 
     def __init__(self, name: str, notes: list[str]) -> None:
         self.name, self.notes = name, notes

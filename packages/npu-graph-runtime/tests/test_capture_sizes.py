@@ -188,7 +188,7 @@ def test_largest_batch_of_1000_sequence_limits_has_a_bucket_with_drafts(
 
 @pytest.mark.parametrize("is_speculative", [False, True])
 def test_sglang_sizes_hold_the_largest_batch(is_speculative: bool) -> None:
-    """What is not on a step is added; else the sizes are SGLang's."""
+    """A batch between two steps is added; otherwise the sizes are SGLang's."""
     wider = sglang_decode_capture_sizes(1100, is_speculative=is_speculative)
     for largest in range(1, 1100):
         sizes = sglang_decode_capture_sizes(largest, is_speculative=is_speculative)

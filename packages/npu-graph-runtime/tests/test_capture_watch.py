@@ -1,6 +1,6 @@
-"""What a capture bakes in and nobody hands in at a replay is refused, watched or said.
+"""Dependencies of a capture besides its arguments are rejected, watched or reported.
 
-On the real torch_npu: graphs of the fake device keep the memory that they use.
+Runs on the real torch_npu, because graphs of the fake device keep the memory they use alive.
 """
 
 from __future__ import annotations

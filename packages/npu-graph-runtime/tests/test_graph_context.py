@@ -83,7 +83,7 @@ def test_context_run_on_a_second_thread_is_refused_and_changes_nothing(
 
 
 class ForwardContext:
-    """What an engine keeps of a step anyway; it inherits nothing from this package."""
+    """An engine's own state of a step; it inherits nothing from this package."""
 
     def __init__(self) -> None:
         self.mode = RunMode.EAGER

@@ -1,4 +1,4 @@
-"""The pages on adding a device and on hangs say what is so, and their programs run."""
+"""The pages on adding a device and on hangs are up to date, and their programs run."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def _drawn(draw: random.Random, depth: int = 2) -> Any:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Say by the plainest walk whether nothing that a graph bakes in differs."""
+    """Return, by a simple walk, whether no fixed input of a graph differs."""
     if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
         return (first.data_ptr(), first.shape, first.stride()) == (
             second.data_ptr(),
@@ -290,7 +290,7 @@ def test_input_layout_refuses_just_what_differs_in_drawn_arguments(layout_of: La
 
 
 def _leaves(value: Any, path: str = "") -> dict[str, str]:
-    """Return what is compared by its path: containers without an item have none."""
+    """Return the compared values by path; empty containers have none."""
     if isinstance(value, (list, tuple)):
         items = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
     elif isinstance(value, dict):

@@ -25,7 +25,7 @@ class Mask(torch.Tensor):
 
 
 class Other:
-    """What a graph does not compare."""
+    """A value that a graph does not compare."""
 
 
 def make_compiler(folder: Path, script: str) -> None:

@@ -139,7 +139,7 @@ def test_capture_is_tried_again_when_the_first_of_a_session_failed(
 
 
 class ForwardContext:
-    """What an engine keeps of a step anyway; it inherits nothing from this package."""
+    """An engine's own state of a step; it inherits nothing from this package."""
 
     def __init__(self) -> None:
         self.mode = RunMode.EAGER

@@ -1,4 +1,4 @@
-"""What a capture took that ran out of memory is returned before a smaller one is tried."""
+"""Memory of a capture that ran out of memory is returned before a smaller one is tried."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_smaller_size_is_captured_while_the_error_of_the_larger_is_handled(
 def test_memory_in_a_cycle_of_the_failed_capture_is_returned(
     npu: NpuDevice, context: GraphContext
 ) -> None:
-    """Garbage collection is held off in a session."""
+    """Garbage collection is paused in a session."""
     call = TwoBuffers(npu)
     x = torch.arange(8.0, device=npu.torch_device)
     half = npu.memory_figures().free // 2

@@ -116,7 +116,7 @@ def test_cycles_of_sleep_and_wake_leave_memory_flat(npu: NpuDevice, num_cycles: 
 
 
 class _Allocated(ctypes.Structure):
-    """What `mallinfo2` of glibc returns."""
+    """The result of glibc's `mallinfo2`."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -136,7 +136,7 @@ class _Allocated(ctypes.Structure):
 
 
 def _allocated_bytes() -> int:
-    """Return what is allocated in C and C++: neither free memory nor the allocator's own."""
+    """Return the bytes allocated in C and C++, without free memory and the allocator's own."""
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _Allocated
     found = mallinfo2()

@@ -1,6 +1,6 @@
-"""Weights that are replaced behind a captured graph are named; weights that are written stay.
+"""Weights that are replaced after a capture are named; weights that are written stay captured.
 
-On the real torch_npu: graphs of the fake device keep the memory that they read.
+Runs on the real torch_npu, because graphs of the fake device keep the memory they read alive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs as Dynamo hands them over."""
+"""Graphs as Dynamo passes them to a backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held in memory at a cut."""
+"""The values that are alive at a cut."""
 
 from __future__ import annotations
 

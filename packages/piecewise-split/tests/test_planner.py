@@ -1,4 +1,4 @@
-"""Where a graph is cut."""
+"""The places at which a graph is cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes taken apart."""
+"""Decomposed sizes."""
 
 from __future__ import annotations
 

@@ -9,10 +9,11 @@ import pytest
 
 from vllm_npu_graph import Options
 from vllm_npu_graph.options import TRIED as PAIRS
-from vllm_npu_graph.options import EngineVersionError, OptionsError
+from vllm_npu_graph.options import EngineVersionError, OptionsError, release_folder
 
 TRIED = {"vllm": "0.23.0+empty", "vllm-ascend": "0.23.0"}
 NEWER = {"vllm": "0.26.0+empty", "vllm-ascend": "0.26.0rc1"}
+NEXT = {"vllm": "0.30.0+empty", "vllm-ascend": "0.30.0rc2"}
 
 
 @pytest.mark.parametrize("config", [None, {}, {"npu_graph": False}, {"npu_graph": None}])
@@ -68,6 +69,30 @@ def test_other_values_of_fusions_are_refused(value: object) -> None:
         Options.read({"npu_graph": {"fusions": value}})
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", Options()),
+        ("false", None),
+        ("null", None),
+        ('{"updater": "kernels"}', Options(updater="kernels")),
+    ],
+)
+def test_a_variable_has_the_value_where_the_engine_refuses_the_key(
+    monkeypatch: pytest.MonkeyPatch, text: str, expected: Options | None
+) -> None:
+    monkeypatch.setenv("VLLM_NPU_GRAPH", text)
+    assert Options.read({"other": 1}) == expected
+    assert Options.read(None) == expected
+    assert Options.read({"npu_graph": False}) is None
+
+
+def test_a_variable_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_NPU_GRAPH", "yes")
+    with pytest.raises(OptionsError, match="variable VLLM_NPU_GRAPH: expected JSON"):
+        Options.read(None)
+
+
 def find(versions: dict[str, str]) -> Any:
     def version(name: str) -> str:
         if name not in versions:
@@ -77,7 +102,7 @@ def find(versions: dict[str, str]) -> Any:
     return version
 
 
-@pytest.mark.parametrize("versions", [TRIED, NEWER])
+@pytest.mark.parametrize("versions", [TRIED, NEWER, NEXT])
 def test_engines_that_were_tried_are_taken(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]
 ) -> None:
@@ -95,7 +120,7 @@ def test_engines_that_were_tried_are_taken(
         ),
         ({}, "found vllm-ascend none and vllm none; install one pair, as with `pip install vllm-"),
         # Each was tried with the other of its own time.
-        ({**NEWER, "vllm": "0.23.0"}, "or with vllm-ascend 0.26.0rc1 and vllm 0.26.0, found"),
+        ({**NEWER, "vllm": "0.23.0"}, "or with vllm-ascend 0.30.0rc2 and vllm 0.30.0, found"),
         ({"vllm": "0.23.0"}, "found vllm-ascend none"),
     ],
 )
@@ -108,6 +133,24 @@ def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
     assert "any_version" in str(caught.value)
     assert "\n" not in str(caught.value)
     Options(any_version=True).check_engine()
+
+
+@pytest.mark.parametrize(
+    ("ascend", "folder"),
+    [
+        ("0.23.0", "v0_23"),
+        ("0.26.0rc1", "v0_23"),
+        ("0.30.0rc2", "v0_30"),
+        ("0.30.1.post1+npu", "v0_30"),
+        ("1.0.0", "v0_30"),
+        ("0.18.0", "v0_23"),
+    ],
+)
+def test_an_engine_has_the_newest_folder_that_is_not_newer_than_itself(
+    monkeypatch: pytest.MonkeyPatch, ascend: str, folder: str
+) -> None:
+    monkeypatch.setattr("vllm_npu_graph.options.version", find({"vllm-ascend": ascend}))
+    assert release_folder() == folder
 
 
 def test_the_extras_install_what_was_tried() -> None:

@@ -13,7 +13,12 @@ from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import assert_layers_equal
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
-from vllm_npu_graph.attention_update import AttentionUpdate, read_latent, read_lengths, read_part
+from vllm_npu_graph.v0_23.attention_update import (
+    AttentionUpdate,
+    read_latent,
+    read_lengths,
+    read_part,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

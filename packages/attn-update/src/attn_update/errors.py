@@ -1,7 +1,7 @@
 """Errors of attn_update.
 
 Each also derives from a built-in error, so you can handle them without importing this package. All
-except `CaptureError` and `UpdateError` are raised before anything is launched.
+except `CaptureError`, `ProducerError` and `UpdateError` are raised before anything is launched.
 """
 
 from __future__ import annotations
@@ -74,6 +74,18 @@ class UpdateError(AttnUpdateError, RuntimeError):
         super().__init__(message)
         self.layer_name = layer_name
         self.operator = operator
+
+
+class ProducerError(AttnUpdateError, RuntimeError):
+    """A producer failed. Nothing was replayed, and the next step of the key works.
+
+    Attributes:
+        producer: The name of the producer.
+    """
+
+    def __init__(self, message: str, *, producer: str) -> None:
+        super().__init__(message)
+        self.producer = producer
 
 
 class NativeUnavailableError(AttnUpdateError, RuntimeError):

@@ -34,7 +34,7 @@ def find_operator(name: str) -> OpOverload:
     except AttributeError as error:
         raise UnknownNameError(
             f"looking up the operator {name!r}: torch knows no such operator; import the library "
-            f"that registers it first (torch_npu for `npu::`)",
+            f"that registers it first (torch_npu for `npu::`, vLLM-Ascend for `_C_ascend::`)",
         ) from error
     assert isinstance(found, OpOverload)  # noqa: S101
     return found

@@ -37,6 +37,7 @@ __all__ = [
     "kernel_keys_of",
     "schema_of",
     "tree_leaves",
+    "version_of",
 ]
 
 
@@ -61,3 +62,11 @@ def implementation_address(tensor: torch.Tensor) -> int:
     `_cdata`, torch 2.10 to 2.14: what a C++ function with a tensor parameter expects.
     """
     return tensor._cdata
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """Return how often torch saw the storage of a tensor written, None where it does not count.
+
+    `_version`, torch 2.10 to 2.14; tensors that were made in inference mode have none.
+    """
+    return None if tensor.is_inference() else tensor._version

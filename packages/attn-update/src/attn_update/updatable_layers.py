@@ -30,9 +30,8 @@ class UpdatableLayers:
     """Records the layers of one model by graph key, and updates them around an engine's replays.
 
     Layers captured with the same metadata object form a parameter group, named after the first of
-    them:
-    their lengths are read once per step. Either all layers of a graph are recorded, or none; graphs
-    of different keys may use different kinds.
+    them. Its lengths are read once per step. Either all layers of a graph are recorded, or none;
+    graphs of different keys may use different kinds.
 
     Args:
         lane: Lane of the device; a model and its draft share it.

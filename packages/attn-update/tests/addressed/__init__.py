@@ -1,1 +1,1 @@
-"""Launches and events by address, on a device that writes down what it is given."""
+"""Tests of launches and events by address, on a device that records its calls."""

@@ -1,4 +1,4 @@
-"""Launches by the kernel updater, on C functions that write down what they are given."""
+"""Launches of the kernel updater, on C functions that record their arguments."""
 
 from __future__ import annotations
 

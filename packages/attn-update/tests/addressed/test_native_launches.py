@@ -1,4 +1,4 @@
-"""Native launches of any operator, on calls of a device that write down what they are given."""
+"""Native launches of any operator, on device calls that record their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events behind replays, as each updater makes them."""
+"""Events after replays, as created by each updater."""
 
 from __future__ import annotations
 

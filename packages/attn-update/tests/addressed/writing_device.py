@@ -1,4 +1,4 @@
-"""A device whose C functions write down what they are given, for launches by address."""
+"""A device whose C functions record their arguments, for launches by address."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ STREAM = 77
 
 
 class WritingDevice:
-    """A `attn_update.AddressedDevice` of one stream, without kernels.
+    """A `attn_update.AddressedDevice` with one stream, without kernels.
 
-    Handles and events are numbers, which stand for their addresses.
+    Handles and events are numbers, which also serve as their addresses.
 
     Attributes:
-        seen: The calls in the order in which they came, each with the object it was for.
+        seen: The calls in order, each with the object it was for.
         failing: The call, as in `seen`, that returns 107000; None for none.
     """
 

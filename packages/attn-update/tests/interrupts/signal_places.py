@@ -23,16 +23,16 @@ _FOLDERS = (Path(attn_update.__file__).parent, Path(npu_graph_runtime.__file__).
 class RaiseAt:
     """Raises KeyboardInterrupt on this thread at places of these packages, once or twice.
 
-    A place is the entry of a function, and what comes behind a call or a jump backward: there the
-    interpreter looks for signals from Python 3.11 on. Python 3.10 looks almost everywhere.
+    A place is the entry of a function, or the point after a call or a jump backward: there the
+    interpreter checks for signals from Python 3.11 on. Python 3.10 checks almost everywhere.
 
     Args:
-        first: At which of the places that are come to, counted from 1; 0 for none.
-        second: At which entry of a function, or end of a call of C, after the first exception.
-        also: Modules that these packages call into, whose places count too.
+        first: Index of the place, counted from 1; 0 for none.
+        second: Index of the function entry, or end of a C call, after the first exception.
+        also: Modules called by these packages whose places also count.
 
     Attributes:
-        count: How many places were come to.
+        count: Number of places reached.
         raised: Where it raised.
     """
 

@@ -1,7 +1,7 @@
-"""Exceptions of signal handlers at any place of a capture: the device goes on, and so does torch.
+"""Exceptions of signal handlers at any place of a capture: device and torch remain usable.
 
-Python code of the standard library and of torch that captures run through counts too. The exception
-is kept while the device is looked at: what a destructor would mend is not mended.
+Python code of the standard library and of torch that captures run through also counts. The
+exception is kept alive while the device is checked, so that no destructor repairs anything.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ SHARE_OF_CAPTURES = 0.03
 
 
 class SignalError(Exception):
-    """What the handler raises."""
+    """The exception of the handler."""
 
 
 class Signals:

@@ -113,4 +113,9 @@ def test_lengths_that_would_be_baked_in_are_refused_at_capture(
 def test_only_kinds_without_step_arguments_need_no_update(kind: DeviceLengthAttention) -> None:
     assert not needs_update(kind)
     needless = [name for name, kind in default_kinds().items() if not needs_update(kind)]
-    assert needless == ["sparse_flash_attention"]
+    assert needless == [
+        "sparse_flash_attention",
+        "kv_quant_sparse_flash_attention",
+        "lightning_indexer",
+        "quant_lightning_indexer",
+    ]

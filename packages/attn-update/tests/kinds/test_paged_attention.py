@@ -38,7 +38,7 @@ def arguments(model: CaseModel, key: int = 2) -> dict[str, Any]:
 
 
 def asked_bytes(given: dict[str, Any], length: int) -> int:
-    """Return what the operator itself asks for at a length of all sequences."""
+    """Return the operator's own workspace need for a length of all sequences."""
     ask: Any = torch.ops.atb._npu_paged_attention_get_workspace
     lens = torch.full((len(given["query"]),), length, dtype=torch.int32)
     asked = ask(**{**given, "context_lens": lens, "out": torch.empty_like(given["query"])})

@@ -32,12 +32,12 @@ _PROGRAM = "from collectives.rank_processes import serve; serve()"
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """What a rank is to run.
+    """A function to run on each rank.
 
     Attributes:
         function: Called with the rank and the arguments, in a process group of all ranks.
-        arguments: They are the same on every rank.
-        store: File by which the ranks find each other; None where they make no process group.
+        arguments: The arguments, the same on every rank.
+        store: File through which the ranks find each other; None if they need no process group.
     """
 
     function: Callable[..., Any]
@@ -107,10 +107,10 @@ class RankProcesses:
         self._connections[rank].send_bytes(pickle.dumps(task))
 
     def result(self, rank: int) -> Any:
-        """Return what the function of one rank returned.
+        """Wait for the function of one rank and return its result.
 
         Raises:
-            RankError: It raised, or its process ended.
+            RankError: The function raised, or its process ended.
         """
         connection = self._connections[rank]
         if not connection.poll(_LONGEST_SECONDS):
@@ -158,7 +158,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve() -> None:
-    """Run what the parent sends, until it closes the connection."""
+    """Run the tasks that the parent sends, until it closes the connection."""
     connection, rank, ranks = Connection(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
     cann_sim.activate()
     # Loads the device libraries, which have to be the simulated ones.

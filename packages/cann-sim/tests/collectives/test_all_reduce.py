@@ -21,7 +21,7 @@ NOT_SUPPORTED = 5
 
 
 def given(rank: int, dtype: torch.dtype, count: int) -> torch.Tensor:
-    """Return what a rank gives; the same values in every process."""
+    """Return the input of a rank; the same values in every process."""
     generator = torch.Generator().manual_seed(100 + rank)
     if dtype.is_floating_point:
         return torch.randn(count, generator=generator).to(dtype)

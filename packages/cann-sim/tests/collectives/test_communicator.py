@@ -21,7 +21,7 @@ FLOAT32, SUM = 4, 0
 
 
 class Hccl:
-    """HCCL's functions, and what they say when they refuse."""
+    """HCCL's functions, and their error messages."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libhccl.so")

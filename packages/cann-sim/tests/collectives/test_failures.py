@@ -21,7 +21,7 @@ MODEL_EXECUTE = 507011
 
 
 def message_of(action: Any) -> str:
-    """Return what the device said of a failure; empty where there was none."""
+    """Return the device's message of a failure; empty if there was none."""
     try:
         action()
         torch_npu.npu.synchronize()

@@ -28,7 +28,7 @@ MOVED = (
 
 
 def given(rank: int, dtype: torch.dtype, count: int) -> torch.Tensor:
-    """Return what a rank gives; the same values in every process."""
+    """Return the input of a rank; the same values in every process."""
     generator = torch.Generator().manual_seed(rank)
     return torch.randint(0, 100, (count,), generator=generator).to(dtype)
 

@@ -1,4 +1,4 @@
-"""Kernels of vllm-ascend against what their Triton source computes, step by step on the CPU."""
+"""Kernels of vllm-ascend against the results of their Triton source, computed on the CPU."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Runtime and collectives without torch, driven from C++ by several host threads.
 
-The gate runs every scenario once on the libraries as they are. `--sanitizers=address,thread`
-compiles their sources and those of the driver again with each sanitizer, and fails on what it
-reports; `nox -s sanitizers` is that.
+The gate runs every scenario once on the normal libraries. `--sanitizers=address,thread` recompiles
+their sources and those of the driver with each sanitizer, and fails on its reports; this is
+`nox -s sanitizers`.
 """
 
 from __future__ import annotations

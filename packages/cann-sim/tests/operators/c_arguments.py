@@ -1,4 +1,4 @@
-"""What the C interface of the operators takes: tensors, scalars and lists."""
+"""Arguments of the operators' C interface: tensors, scalars and lists."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Conformance:
         roundings: int = 1,
         magnitude: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the largest error, elementwise; `magnitude` stands for larger intermediates."""
+        """Return the largest allowed error, elementwise; `magnitude` is that of intermediates."""
         size = reference.abs() if magnitude is None else torch.maximum(magnitude, reference.abs())
         halves = 0 if dtype == torch.float32 else roundings
         rounding = torch.finfo(dtype).eps / 2 * 1.01

@@ -44,7 +44,7 @@ _MAKERS: dict[str, Callable[[Arguments, Any], object]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the first function answered."""
+    """The result of the first function."""
 
     status: int
     message: str

@@ -1,4 +1,4 @@
-"""The tables of what the device's operators accept, read from the headers that are compiled."""
+"""The tables of the arguments that the device's operators accept, read from compiled headers."""
 
 from __future__ import annotations
 

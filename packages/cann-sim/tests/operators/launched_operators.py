@@ -1,7 +1,7 @@
-"""No simulated operator without a test: checked behind the tests, over all their processes.
+"""Every simulated operator needs a test: checked after the tests, over all their processes.
 
-A test could not tell: with pytest-xdist it sees the launches of its own process only. Each process
-says what it has launched; the one that has them all adds a report, as if of a test.
+A test could not check this, because with pytest-xdist it sees only the launches of its own process.
+Each process reports its launches; the process that has them all adds a report, like a test's.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LAUNCHED_ELSEWHERE = {"MatMul"}
 
 @dataclass(frozen=True, kw_only=True)
 class Launches:
-    """What one process has launched: lists, as they travel between processes.
+    """The launches of one process: lists, because they are sent between processes.
 
     Attributes:
-        files: Names of the files of this folder whose tests were chosen, the same in all processes.
+        files: Names of the selected test files of this folder, the same in all processes.
         launched: Operators that the process has launched.
         simulated: Operators that exist.
-        compiled: Operators of the older road that exist.
+        compiled: Operators of the older interface that exist.
     """
 
     files: list[str]
@@ -44,7 +44,7 @@ class Launches:
 
 
 def of_this_process(session: pytest.Session) -> Launches:
-    """Return what this process has launched; it has run tests on the device."""
+    """Return the launches of this process, which has run tests on the device."""
     sys.modules["torch_npu"].npu.synchronize()
     libraries = Interface().operator_libraries
     counted = cann_sim.counters().launches_by_operator
@@ -57,7 +57,7 @@ def of_this_process(session: pytest.Session) -> Launches:
 
 
 def not_launched(seen: Iterable[Launches]) -> dict[str, list[str]]:
-    """Return by the name of a check what no process has launched; a check needs all its files."""
+    """Return operators that no process has launched, by check; a check needs all its files."""
     processes = list(seen)
     launched = {name for process in processes for name in process.launched}
     files = {path.name for path in FOLDER.glob("test_*.py")}
@@ -76,7 +76,7 @@ def not_launched(seen: Iterable[Launches]) -> dict[str, list[str]]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Keep what a process of pytest-xdist has said."""
+    """Store the report of a process of pytest-xdist."""
     del error
     said = getattr(node, "workeroutput", {}).get("launches")
     if said is not None:
@@ -85,7 +85,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Say what was launched, to the process that has started this one, or in reports."""
+    """Send the launches to the process that started this one, or add reports."""
     result = yield
     config = session.config
     if config.option.collectonly or config.option.keyword:

@@ -1,4 +1,4 @@
-"""Calls of MlaProlog in all quantisations, and what they are to give in float64."""
+"""Calls of MlaProlog in all quantisations, and their expected results in float64."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class PrologCall:
         ]
 
     def run(self, mode: str, index: torch.Tensor | None, **changes: Any) -> list[torch.Tensor]:
-        """Return query, its rotary part, both caches, and what else there is."""
+        """Return query, its rotary part, both caches, and further results."""
         caches = self.cache_tensors(mode)
         weights = [self.down, self.up, self.key_down]
         down, up, key_down = (torch_npu.npu_format_cast(w.to("npu"), NZ) for w in weights)

@@ -44,7 +44,7 @@ PLAIN: dict[type, Callable[[Any], object]] = {
 
 
 class Single(ctypes.c_float):
-    """A C float; a plain c_float stands for a scalar object."""
+    """A C float; a plain c_float represents a scalar object."""
 
 
 def nz_sizes(matrices: torch.Tensor) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ def nz_sizes(matrices: torch.Tensor) -> tuple[int, ...]:
 
 
 def described(tensor: torch.Tensor) -> Description:
-    """Return what describes a tensor of the device, whose memory it is."""
+    """Return the descriptor of a tensor in device memory."""
     storage = tensor.untyped_storage()
     blocks = torch_npu.get_npu_format(tensor) == FORMAT_NZ
     return Description(

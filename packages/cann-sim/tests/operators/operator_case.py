@@ -1,4 +1,4 @@
-"""One row of the conformance table: how an operator is called and what it is compared with."""
+"""One row of the conformance table: how to call an operator, and its reference."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class Case:
     Attributes:
         operator: aclnn name that `call` must launch.
         call: The torch function of the drawn inputs, on either device.
-        inputs: What each input is made of.
+        inputs: How each input is made.
         shapes: Strategy of one shape for each input.
-        reference: The function in float64 on the CPU; `call` itself where torch has it.
+        reference: The function in float64 on the CPU; `call` itself if torch has it.
         dtypes: Dtypes under test.
         ulps: float32 rounding errors of the evaluation.
-        magnitude: Size of the largest intermediate, which those errors are relative to.
+        magnitude: Size of the largest intermediate, to which those errors are relative.
         roundings: Roundings to the dtype of the result.
         launched_since: The first release of torch_npu whose function launches this operator.
     """

@@ -1,4 +1,4 @@
-"""The older doors to inference attention: prompt and incremental, against float64."""
+"""The older operators for inference attention: prompt and incremental, against float64."""
 
 from __future__ import annotations
 

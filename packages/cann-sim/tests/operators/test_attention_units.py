@@ -1,4 +1,4 @@
-"""Fused infer attention over five-dimensional (NZ) caches: what the same keys give in pages."""
+"""Fused infer attention over five-dimensional (NZ) caches: the same result as over pages."""
 
 from __future__ import annotations
 

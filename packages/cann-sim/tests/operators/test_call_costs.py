@@ -1,4 +1,4 @@
-"""How long kernels take on the virtual clock: their bytes and operations, by their arguments."""
+"""Duration of kernels on the virtual clock: bytes and operations, depending on the arguments."""
 
 from __future__ import annotations
 

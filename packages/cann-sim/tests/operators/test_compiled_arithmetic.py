@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of the older road, which tensors in internal formats take."""
+"""Arithmetic and comparisons of the older interface, which tensors in internal formats use."""
 
 from __future__ import annotations
 

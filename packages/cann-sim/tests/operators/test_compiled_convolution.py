@@ -1,4 +1,4 @@
-"""Convolutions, normalisation, slices and fills of the older road, against float64."""
+"""Convolutions, normalisation, slices and fills of the older interface, against float64."""
 
 from __future__ import annotations
 

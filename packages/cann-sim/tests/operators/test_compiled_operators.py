@@ -1,4 +1,4 @@
-"""Operators of the older road, which torch_npu takes where there is no aclnn operator."""
+"""Operators of the older interface, which torch_npu uses if there is no aclnn operator."""
 
 from __future__ import annotations
 

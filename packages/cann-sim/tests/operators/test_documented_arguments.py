@@ -1,4 +1,4 @@
-"""What an operator's document leaves out is refused, with the argument named."""
+"""Arguments outside an operator's document are rejected, and the error names the argument."""
 
 from __future__ import annotations
 

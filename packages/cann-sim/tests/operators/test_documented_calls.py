@@ -1,7 +1,7 @@
-"""Each dtype that an operator's document lists is taken, in a call that torch_npu made.
+"""Each dtype that an operator's document lists is accepted, in a call that torch_npu made.
 
-One tensor's dtype of that call is replaced, or that of all tensors of the same dtype, which many
-operators want equal.
+The test replaces the dtype of one tensor of that call, or of all tensors of the same dtype, because
+many operators need equal dtypes.
 """
 
 from __future__ import annotations

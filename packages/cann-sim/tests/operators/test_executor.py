@@ -1,4 +1,4 @@
-"""Life of prepared calls, kernels that do nothing, and what asks for a workspace."""
+"""Lifetime of prepared calls, kernels that do nothing, and calls that need a workspace."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("internal_formats")
 
 
 def counted(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """Values from 1, so that padding is told from them."""
+    """Values from 1, so that they differ from padding."""
     count = torch.Size(shape).numel()
     return (torch.arange(count) % 97 + 1).view(shape).to(dtype)
 

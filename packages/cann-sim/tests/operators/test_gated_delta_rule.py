@@ -39,7 +39,7 @@ class Batch:
     def steps(
         self, state: torch.Tensor, tokens: range, *, g: bool, gk: bool
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Return output and state behind each token, in float64."""
+        """Return output and state after each token, in float64."""
         outputs, states = [], []
         group = VALUE_HEADS // KEY_HEADS
         state = state.double()

@@ -1,6 +1,7 @@
 """Chains of operators that engines decode latent attention with, against attention in float64.
 
-What one operator stores the next one reads: the tests hold the layouts together, not the roundings.
+Each operator reads values that the previous one stored. The tests check that layouts agree, not the
+roundings.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def test_quantised_caches_in_nz_order_are_read_by_attention_in_int8() -> None:
 
 
 def chosen_keys(table: torch.Tensor) -> torch.Tensor:
-    """Return what the indexer chooses where every key that is seen fits."""
+    """Return the choice of the indexer if every visible key fits."""
     generator = torch.Generator().manual_seed(1)
     query, key = (
         torch.randn(shape, generator=generator).bfloat16().to("npu")

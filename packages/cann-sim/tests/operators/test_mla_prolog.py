@@ -1,4 +1,4 @@
-"""What stands before latent attention in a decode step, in one operator, against float64."""
+"""The part of a decode step before latent attention, in one operator, against float64."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ def _internal_formats() -> Iterator[None]:
 
 
 def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor) -> None:
-    """Compare what products of rounded values made.
+    """Compare the results of products of rounded values.
 
-    Where float32 and float64 round an intermediate value differently, sums change by less than one
-    unit of bfloat16 of their usual size.
+    If float32 and float64 round an intermediate value differently, sums change by less than one
+    unit of
+    bfloat16 of their usual size.
     """
     usual = reference.square().mean().sqrt()
     ulps = torch.finfo(BFLOAT16).eps / torch.finfo(torch.float32).eps

@@ -1,4 +1,4 @@
-"""Tokens sent to the devices of their experts and brought back, against float64."""
+"""Tokens sent to the devices of their experts and collected again, against float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling that torch_npu calls only where it is told to be compatible with torch."""
+"""Pooling that torch_npu calls only if it is configured to be compatible with torch."""
 
 from __future__ import annotations
 

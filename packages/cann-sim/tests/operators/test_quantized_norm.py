@@ -1,4 +1,4 @@
-"""RMSNorm with quantisation behind it, against float64."""
+"""RMSNorm followed by quantisation, against float64."""
 
 from __future__ import annotations
 

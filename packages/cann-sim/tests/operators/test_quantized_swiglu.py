@@ -1,4 +1,4 @@
-"""SwiGLU with quantisation behind it and dequantisation before it, against float64."""
+"""SwiGLU preceded by dequantisation and followed by quantisation, against float64."""
 
 from __future__ import annotations
 

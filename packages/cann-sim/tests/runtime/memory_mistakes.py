@@ -1,7 +1,7 @@
-"""A program: classic mistakes with memory, and what mends them, under some fuzzed schedules.
+"""A program: classic memory errors and their fixes, under some fuzzed schedules.
 
-Argument: number of seeds. For each scenario it prints how many schedules ended how, and one of the
-errors, as JSON.
+Argument: number of seeds. For each scenario it prints the number of schedules by outcome, and one
+of the errors, as JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Scenario = Callable[["Memory"], Any]
 
 
 class Memory:
-    """The C interface of memory, and what every scenario starts with."""
+    """The C interface of memory, and the common start of all scenarios."""
 
     def __init__(self) -> None:
         self.runtime = ctypes.CDLL("libascendcl.so")
@@ -73,7 +73,7 @@ def streams_with_an_event(memory: Memory) -> torch.Tensor:
 
 
 def _used_elsewhere(memory: Memory, *, recorded: bool) -> torch.Tensor:
-    """Return what a side stream made of a tensor whose memory is another's meanwhile."""
+    """Return the result of a side stream on a tensor whose memory has been reused meanwhile."""
     given = torch.full((1 << 16,), 3.0, device="npu:0")
     address = given.data_ptr()
     memory.side.wait_stream(NPU.current_stream())
@@ -97,7 +97,7 @@ def given_on_with_record_stream(memory: Memory) -> torch.Tensor:
 
 
 def _two_graphs_of_a_pool(memory: Memory, *, waits: bool) -> torch.Tensor:
-    """Return what a side stream read of the output of a graph that shares its pool."""
+    """Return the values that a side stream read from the output of a graph that shares its pool."""
     first, second = NPU.NPUGraph(), NPU.NPUGraph()
     with NPU.graph(first):
         output = memory.ones * 6

@@ -1,4 +1,4 @@
-"""Capture: what is recorded, several streams, and what is refused with which code."""
+"""Capture: recorded work, several streams, and the error codes of rejected calls."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ print(json.dumps(found))
 
 @pytest.fixture(name="clocked", scope="module")
 def _clocked(run_forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a function that runs the program and returns what it found, and its trace."""
+    """Return a function that runs the program and returns its output and its trace."""
 
     def run(**settings: str) -> tuple[dict[str, Any], Path]:
         trace = tmp_path_factory.mktemp("clock") / "trace.json"
@@ -163,7 +163,7 @@ def _found(first: tuple[dict[str, Any], Path]) -> dict[str, Any]:
 
 
 class Times:
-    """What the constants make of the program's tasks, in microseconds."""
+    """Durations of the program's tasks computed from the constants, in microseconds."""
 
     def __init__(self, constants: dict[str, float]) -> None:
         self.control = constants["control_task"] / 1000
@@ -249,7 +249,7 @@ def test_clock_does_not_change_results(found: dict[str, Any]) -> None:
 
 
 def device_spans(trace: Path) -> list[tuple[str, float, float]]:
-    """Return what the device did, by time."""
+    """Return the activities of the device, ordered by time."""
     return sorted(
         (event["name"], event["ts"], event["dur"])
         for event in json.loads(trace.read_text())

@@ -1,4 +1,4 @@
-"""Each classic mistake with memory: found and named with the check on, and what it does without."""
+"""Each classic memory error: found and named with the check, and its effect without it."""
 
 from __future__ import annotations
 

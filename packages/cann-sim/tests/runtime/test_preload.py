@@ -1,4 +1,4 @@
-"""Libraries in LD_PRELOAD that stand before functions of the runtime, as memory savers do."""
+"""Libraries in LD_PRELOAD that override functions of the runtime, as memory savers do."""
 
 from __future__ import annotations
 

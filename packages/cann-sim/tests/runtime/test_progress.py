@@ -1,4 +1,4 @@
-"""Waits that nobody ends: what the error names, and how long it takes where nothing is set."""
+"""Waits that never end: the names in the error, and the default time limit."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ SHAPE = (37,)
 
 
 def captured(npu: Any) -> tuple[Any, torch.Tensor, torch.Tensor]:
-    """Return a graph that draws twice, and what it draws into."""
+    """Return a graph that draws twice, and its output tensors."""
     uniform, normal = (torch.zeros(SHAPE).to("npu:0") for _ in range(2))
     graph = npu.NPUGraph()
     with npu.graph(graph):

@@ -1,4 +1,4 @@
-"""Limits of cores, which are kept and given back."""
+"""Limits of cores are stored and returned."""
 
 from __future__ import annotations
 

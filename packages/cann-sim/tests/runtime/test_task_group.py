@@ -1,4 +1,4 @@
-"""Task groups and task update: the replay-first protocol and what is refused."""
+"""Task groups and task updates: the replay-first protocol and rejected calls."""
 
 from __future__ import annotations
 

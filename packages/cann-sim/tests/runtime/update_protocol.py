@@ -104,7 +104,7 @@ def missing_record(protocol: Protocol) -> None:
 
 
 def two_updaters(protocol: Protocol) -> None:
-    """Two updates of one step; the second is behind the record that lets the replay go on."""
+    """Two updates of one step; the second comes after the record that lets the replay go on."""
     for step in range(STEPS):
         protocol.streams[0].wait_stream(protocol.npu.current_stream())
         protocol.replay(step)
@@ -113,7 +113,7 @@ def two_updaters(protocol: Protocol) -> None:
 
 
 def no_wait(protocol: Protocol) -> None:
-    """The graph was captured without a wait in front of its task group."""
+    """The graph was captured without a wait before its task group."""
     for step in range(STEPS):
         protocol.streams[0].wait_stream(protocol.npu.current_stream())
         protocol.replay(step)
@@ -121,7 +121,7 @@ def no_wait(protocol: Protocol) -> None:
 
 
 def no_update(protocol: Protocol) -> None:
-    """The argument changes and nothing updates the graph: what was captured is used."""
+    """The argument changes and nothing updates the graph: the captured value is used."""
     for step in range(STEPS):
         protocol.replay(step)
 

@@ -38,7 +38,7 @@ def forms(groups: dict[str, str] | None = None) -> fx_passes.RulePass:
 
 
 def pipeline() -> fx_passes.Pipeline:
-    """Return the default pipeline with the forms in front of its fusions."""
+    """Return the default pipeline with the forms before its fusions."""
     normalize, *fusions = fx_passes.default_npu_pipeline().passes
     return fx_passes.Pipeline(passes=(normalize, forms(), *fusions))
 
@@ -245,7 +245,7 @@ def test_all_reduce_of_the_engine_and_norm_work_on_shards_with_equal_values(
 
 
 def collectives_alone() -> fx_passes.Pipeline:
-    """Return the forms alone: what they build must mean the same before anything fuses it."""
+    """Return only the forms: their results must be equivalent before anything fuses them."""
     normalize = fx_passes.default_npu_pipeline().passes[0]
     return fx_passes.Pipeline(passes=(normalize, forms({GROUP: PROCESS_GROUP})))
 
@@ -306,7 +306,7 @@ def test_all_gather_of_the_engine_has_the_rows_of_all_ranks_in_their_order(
 
 
 def with_sizes(module: torch.fx.GraphModule, tensors: list[Tensor]) -> list[object]:
-    """Return a graph's inputs: its symbolic sizes, which stand first, and the tensors."""
+    """Return a graph's inputs: first its symbolic sizes, then the tensors."""
     placeholders = module.graph.find_nodes(op="placeholder")
     return [*[TOKENS] * (len(placeholders) - len(tensors)), *tensors]
 

@@ -30,7 +30,7 @@ ascend = torch.ops._C_ascend
 
 @pytest.fixture(autouse=True)
 def state(engine_operators: EngineState) -> Iterator[EngineState]:
-    """Return what the engine's operators ask it for; rows are not spread at first."""
+    """Return the state that the engine's operators read; rows are not spread at first."""
     yield engine_operators
     engine_operators.gathers, engine_operators.padding = False, 0
 

@@ -57,7 +57,7 @@ def _operators() -> Any:
 
 
 class BytesOfResults(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what operators return in memory that they were not given."""
+    """Counts the bytes of results that operators allocate."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -90,7 +90,7 @@ def run_both(
     *,
     roundings: int = 0,
 ) -> tuple[fx_passes.PipelineResult, GraphModule, BytesOfResults]:
-    """Check that the compiled function does to its inputs and returns what the function does."""
+    """Check that the compiled function returns and writes the same as the original one."""
     expected_inputs, inputs = make_inputs(), make_inputs()
     modules: list[GraphModule] = []
     counted = BytesOfResults()

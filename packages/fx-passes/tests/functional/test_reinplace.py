@@ -1,4 +1,4 @@
-"""What stays a copy on the way back, and the reason that is given."""
+"""Copies that remain after re-inplacing, and the reported reasons."""
 
 from __future__ import annotations
 

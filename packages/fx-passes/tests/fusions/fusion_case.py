@@ -1,4 +1,4 @@
-"""A fusion as an engine's graph has it, with what must be left alone: rows of a table of tests."""
+"""Test cases of fusions: a graph as an engine emits it, and near misses that must not change."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _HALVES = (torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, kw_only=True)
 class NearMissCase:
-    """Something that looks like what a rule matches, and must be left alone.
+    """A function that resembles a rule's pattern but must not be rewritten.
 
     Attributes:
-        name: What is wrong, in a few words; unique in its case.
-        function: A function to capture; that of the case if None.
-        inputs: Makes its inputs; those of the case if None.
+        name: The difference, in a few words; unique in its case.
+        function: A function to capture; the function of the case if None.
+        inputs: Makes its inputs; the inputs of the case if None.
         reason: A part of the no-match reason; empty for rules that do not report near misses, and
-            for what is not near.
-        dtype: Type of the inputs.
+            for functions that are not near.
+        dtype: Dtype of the inputs.
     """
 
     name: str
@@ -48,23 +48,23 @@ class NearMissCase:
 
 @dataclass(frozen=True, kw_only=True)
 class FusionCase:
-    """A function as engines write it, and what must become of its graph.
+    """A function as engines write it, and the expected rewrites of its graph.
 
     Attributes:
-        name: Name in the tests' names, unique among the cases of a rule.
+        name: Name in test ids, unique among the cases of a rule.
         rule: The rule that must match.
         function: The function.
         inputs: Makes its inputs.
-        matches: How often each rule must match; once the rule alone if left out.
-        in_aten: How often further rules must match on a graph of ATen alone.
-        dtypes: Types of inputs for which it must.
-        levels: Levels of graphs on which it must.
-        tokens: Which dimension of which input, by position, counts tokens.
+        matches: Number of matches of each rule; by default one match of `rule`.
+        in_aten: Number of matches of further rules on a graph of only ATen operators.
+        dtypes: Input dtypes for which the rule must match.
+        levels: Graph levels on which the rule must match.
+        tokens: Dimension that counts tokens, by position of the input.
         roundings: See `assert_same_values`; roundings in the dtype of the inputs.
-        missing_kernel: A kernel that the simulated device does not have, as the real one of its
-            kind; then running the fused graph must fail and say this.
-        near_misses: What must be left alone.
-        pipeline: Makes the pipeline that has the rule.
+        missing_kernel: A kernel that neither the simulated device nor the real one of its kind
+            has; running the fused graph must then fail and name it.
+        near_misses: Functions that must not be rewritten.
+        pipeline: Makes the pipeline that contains the rule.
     """
 
     name: str

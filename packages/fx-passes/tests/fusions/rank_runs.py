@@ -1,4 +1,4 @@
-"""Runs the graphs of all ranks of a group in one process, for tests of what they compute."""
+"""Runs the graphs of all ranks of a group in one process, to test their values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _COLLECTIVES = ("_c10d_functional.", "npu.npu_mm_all_reduce_base.")
 
 
 def run_ranks(modules: Sequence[GraphModule], inputs: Sequence[Sequence[object]]) -> list[object]:
-    """Run a graph on each rank, node by node side by side, and do the collectives between them.
+    """Run a graph on each rank, node by node in lockstep, and perform the collectives between them.
 
-    All collectives are taken to be over one group that holds all ranks, and sums are computed in
-    float32. The tensors may be on one device.
+    All collectives are assumed to use one group of all ranks, and sums are computed in float32. The
+    tensors may be on one device.
 
     Args:
         modules: The graph of each rank; all have the same operators in the same order.
         inputs: The inputs of each rank, in the order of the placeholders.
 
     Returns:
-        What each rank returns.
+        The outputs of each rank.
 
     Raises:
         AssertionError: The graphs differ in their order of operators.

@@ -1,4 +1,4 @@
-"""A norm read in float32 beside what else is done to it."""
+"""A norm read in float32, together with other uses of it."""
 
 from __future__ import annotations
 

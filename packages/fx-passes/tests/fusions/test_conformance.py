@@ -1,4 +1,4 @@
-"""What must hold for every fusion, on a table of graphs as engines produce them."""
+"""Requirements on every fusion, tested on a table of graphs as engines emit them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_symbolic_number_of_tokens_is_fused(case: FusionCase) -> None:
 
 
 def layout(value: Tensor) -> tuple[object, ...]:
-    """Return what is recorded of a tensor besides its elements."""
+    """Return the recorded properties of a tensor other than its elements."""
     return value.dtype, tuple(value.shape), value.stride(), value.storage_offset()
 
 
@@ -108,7 +108,7 @@ class Layouts(torch.fx.Interpreter):
         self.wrong: list[str] = []
 
     def run_node(self, n: Node) -> object:
-        """Run a node and compare its result with what is recorded."""
+        """Run a node and compare its result with the recorded layout."""
         value, recorded = super().run_node(n), n.meta.get("val")
         if (
             isinstance(value, Tensor)

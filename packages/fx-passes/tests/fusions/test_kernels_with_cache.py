@@ -45,7 +45,7 @@ def kernel(
     q_bias: Tensor | None = None,
     k_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute what the kernel does: norm and bias in float32, the rotation in bfloat16."""
+    """Emulate the kernel: norm and bias in float32, the rotation in bfloat16."""
     q, k, v = input.split([q_hidden_size, kv_hidden_size, kv_hidden_size], -1)  # type: ignore[no-untyped-call]
     cos, sin = cos_sin_cache[positions].unsqueeze(1).chunk(2, -1)
     half = cos.shape[-1]

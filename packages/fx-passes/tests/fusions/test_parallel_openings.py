@@ -1,4 +1,4 @@
-"""Norms of what all ranks have, by an all-gather or with an addition before them, on shards."""
+"""Norms of values that all ranks have, after an all-gather or an addition, computed on shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static W8A8 as SGLang emits it: these rules, and the patterns that torch_npu brings itself."""
+"""Static W8A8 as SGLang emits it: our rules together with the patterns of torch_npu."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUSED = npu.npu_add_rms_norm_quant.default
 
 
 def graph_of(*, div_mode: bool) -> torch.fx.GraphModule:
-    """Return the graph of two layers; SGLang hands over the reciprocal and multiplies by it."""
+    """Return the graph of two layers; SGLang passes the reciprocal and multiplies by it."""
 
     def function(
         x: Tensor, residual: Tensor, weight: Tensor, scale: Tensor, offset: Tensor

@@ -1,4 +1,4 @@
-"""What every layer prepares alike is prepared once, where nobody can tell."""
+"""Calls that are equal in every layer are made once, if nobody can tell the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed from weights alone is computed when they change, and not at every step."""
+"""Values that depend only on weights are computed when weights change, not at every step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class QuantizedNorm(Module):
     """A norm and a static quantisation as engines call it: by a reciprocal, without division.
 
     Args:
-        kind: How the reciprocal is held: a parameter as in SGLang, a plain tensor as in
+        kind: Storage of the reciprocal: a parameter as in SGLang, a plain tensor as in
             vllm-ascend (`1 / Parameter`), or a buffer.
     """
 

@@ -1,4 +1,4 @@
-"""What is copied into a buffer is read where it came from, and only where it is the same."""
+"""Reads of a buffer are redirected to the source of its copy, if the values are the same."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ def test_norm_of_a_static_buffer_is_fused_with_what_was_copied_into_it() -> None
 def normed_static_buffer(
     x: Tensor, residual: Tensor, weight: Tensor, static: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Copy what a norm reads into a buffer first."""
+    """Copy the input of a norm into a buffer first."""
     static.copy_(x)
     normed, _, total = npu.npu_add_rms_norm(static, residual, weight, 1e-6)
     return normed, total

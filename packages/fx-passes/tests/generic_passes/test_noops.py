@@ -1,4 +1,4 @@
-"""What changes nothing goes, what could show stays."""
+"""No-ops are removed; operators with a visible effect stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks as if it changed nothing and shows elsewhere than in the elements stays."""
+"""Operators that look like no-ops, but have an effect beyond the elements, stay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PIPELINE = fx_passes.default_npu_pipeline()
 
 
 def rewritten(function: Callable[..., object], *inputs: Tensor) -> tuple[object, dict[str, int]]:
-    """Return what a rewritten program gives, and which rules matched."""
+    """Return the result of a rewritten program, and the rules that matched."""
     module = make_fx(function, pre_dispatch=True, tracing_mode="fake")(*inputs)
     counts = PIPELINE.run(module).report.match_counts()
     return module(*inputs), {name: count for name, count in counts.items() if count}
@@ -196,7 +196,7 @@ def test_copy_goes_where_no_result_that_leaves_begins_where_it_does(
 
 
 class _Placed(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes operators whose result has memory of its own and begins behind its beginning."""
+    """Records operators whose result has its own memory and a nonzero storage offset."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -231,7 +231,7 @@ def _behind(value: object) -> object:
 
 @pytest.mark.filterwarnings("ignore")
 def test_results_of_torch_begin_where_memory_does_but_for_those_that_are_known() -> None:
-    """Every operator of which torch has a sample, the arguments behind the beginning of memory."""
+    """Tests every operator of which torch has a sample, with arguments at a storage offset."""
     placed = _Placed()
     for info in op_db:
         dtypes: set[torch.dtype] = info.supported_dtypes("cpu")  # type: ignore[no-untyped-call]
@@ -253,7 +253,7 @@ def test_results_of_torch_begin_where_memory_does_but_for_those_that_are_known()
 
 
 def test_copy_goes_where_nobody_can_tell() -> None:
-    """An operator of others, a copy of what the graph computed: both begin where memory does."""
+    """A custom operator and a copy of a computed value: both have storage offset 0."""
     found, counts = rewritten(lambda x: (x[1:].clone() * 2).sum(), torch.arange(9.0))
 
     assert counts == {"remove_copy": 1}

@@ -1,4 +1,4 @@
-"""Replacements that others wrote: one that fails is left out, and examples fix no dtype."""
+"""Third-party replacements: one that fails is skipped, and examples fix no dtype."""
 
 from __future__ import annotations
 

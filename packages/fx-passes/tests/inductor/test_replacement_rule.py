@@ -1,4 +1,4 @@
-"""Pattern classes as vLLM-Ascend has them, and what Inductor's form of a rule allows."""
+"""Pattern classes in the style of vLLM-Ascend, and the limits of Inductor's form of a rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUANT = npu.npu_add_rms_norm_dynamic_quant.default
 
 
 class PatternClass(Protocol):
-    """What vLLM-Ascend's pattern classes have."""
+    """The members of vLLM-Ascend's pattern classes."""
 
     def get_inputs(self) -> list[Tensor]: ...
 

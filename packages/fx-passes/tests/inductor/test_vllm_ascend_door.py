@@ -1,7 +1,7 @@
 """The pass manager, called step by step as vLLM 0.23 and vllm-ascend 0.23.0 call theirs.
 
-The engine itself is not installed here: what stands for it are the few lines of it that touch a
-pass manager. `engines/vllm/fusions.py` runs the manager in the engine.
+The engine itself is not installed here. These tests repeat the few lines of it that use a pass
+manager. `engines/vllm/fusions.py` runs the manager in the engine.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ PIPELINE = fx_passes.Pipeline(
 
 
 def configured(manager: Any, *own: EnginePass, **additional: object) -> dict[str, Any]:
-    """Configure as `VllmBackend.configure_post_pass`; returns what a compiler is handed."""
+    """Configure as `VllmBackend.configure_post_pass`; returns the options passed to a compiler."""
     manager.configure(SimpleNamespace(additional_config=additional))
     for each in own:
         manager.add(each)
@@ -108,7 +108,7 @@ def configured(manager: Any, *own: EnginePass, **additional: object) -> dict[str
 
 
 def compiled(compiler_config: dict[str, Any], function: Callable[[Tensor], Tensor]) -> Any:
-    """Compile as `fusion_pass_compile`: what the manager returns is what runs."""
+    """Compile as `fusion_pass_compile` does: run the graph that the manager returns."""
 
     def compile_inner(graph: Any, example_inputs: object) -> Any:
         del example_inputs

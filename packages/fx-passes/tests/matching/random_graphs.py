@@ -1,4 +1,4 @@
-"""Random graphs and random rules, of which it is known what must stay the same."""
+"""Random graphs and random rules with known invariants."""
 
 from __future__ import annotations
 

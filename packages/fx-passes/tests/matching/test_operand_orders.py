@@ -87,7 +87,7 @@ def test_square_has_one_order() -> None:
 
 
 def _sums(a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor) -> dict[str, Tensor]:
-    """Six sums; what the last one adds is what the first one began with."""
+    """Six sums; the last one adds the first operand of the first one."""
     add = torch.ops.aten.add.Tensor
     return {"out": torch.ops.aten.exp(add(add(add(add(add(add(a, b), c), d), e), f), a))}
 

@@ -1,4 +1,4 @@
-"""What a pattern can say: lists of any length, optional inputs, outputs anywhere, alternatives."""
+"""Features of patterns: lists of any length, optional inputs, outputs anywhere, alternatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search finds what stands for a pattern, all of it and nothing else."""
+"""A search finds exactly the matches of a pattern."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVERYTHING = 1_000_000
 
 
 def assignments(pattern: CompiledPattern, graph: Graph) -> Iterator[dict[int, object]]:
-    """Yield whatever may stand for the values of a pattern: every choice of nodes and orders."""
+    """Yield all candidate matches of a pattern: every choice of nodes and operand orders."""
     calls = pattern.calls
     choices = [
         [node for node in graph.nodes if node.op == "call_function" and node.target in c.operators]
@@ -126,7 +126,7 @@ def test_pattern_of_many_sums_is_found_to_its_end_or_missed_at_its_end(length: i
 
 
 class CountedMeta(dict[str, object]):
-    """Metadata of a node that counts how often it is asked for a value."""
+    """Metadata of a node that counts how often a value is read from it."""
 
     asked = 0
 

@@ -1,9 +1,8 @@
-"""Random programs in six pipelines: all that a caller or an operator sees of a tensor stays.
+"""Random programs in six pipelines: everything a caller or an operator sees of a tensor stays.
 
 Compared with the eager run are values, dtypes, shapes, strides and storage offsets of results,
-which of them are one object or share memory with each other or with inputs, what custom operators
-see of the tensors they are given, and all of that again after the caller wrote and transposed the
-results.
+which of them are one object or share memory with each other or with inputs, the tensors that
+custom operators see, and all of that again after the caller wrote and transposed the results.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ WRITES = (
 
 
 def _place(x: Tensor) -> Tensor:
-    """Return what an operator sees of a tensor besides its elements."""
+    """Return the properties of a tensor, other than its elements, that an operator sees."""
     aligned = [x.data_ptr() % size == 0 for size in (4, 16, 32)]
     return torch.tensor([x.storage_offset(), *aligned, *x.stride(), *x.shape])
 
@@ -147,10 +146,10 @@ def _swiglu(x: Tensor, dim: int = -1) -> Tensor:
 
 @pytest.fixture(name="operators", scope="module")
 def _operators() -> Iterator[None]:
-    """An operator that shows what it sees, and kernels of npu:: for CPU tensors.
+    """An operator that shows its inputs, and kernels of npu:: for CPU tensors.
 
-    Graphs are traced for an NPU, so that all rules match, and run on the CPU, where each element
-    type and each view is as torch has it.
+    Graphs are traced for an NPU, so that all rules match. They run on the CPU, with torch's own
+    element types and views.
     """
     seen = torch.library.Library("fx_seen", "FRAGMENT")  # type: ignore[no-untyped-call]
     name = seen.define("place(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
@@ -320,7 +319,7 @@ def random_source(random: Random) -> str:
 
 
 class Outcome(NamedTuple):
-    """What a caller sees of one call."""
+    """The visible outcome of one call."""
 
     values: list[Tensor]
     facts: list[object]

@@ -155,7 +155,7 @@ def _inverts(match: fx_passes.Match) -> fx_passes.NoMatch | None:
 
 
 def _build_quotient(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
-    """Divide by what the reciprocal was taken of, where that still is what it was."""
+    """Divide by the argument of the reciprocal, if it still has the same value."""
     x, inverse, value = match.bound["x"], match.bound["inverse"], match.value("y")
     assert isinstance(inverse, Node)
     source = inverse.args[0]
@@ -175,7 +175,7 @@ def _sin_reduced(x: Tensor, group: str) -> dict[str, Tensor]:
 
 
 def _build_reduced(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
-    """Compute elsewhere what the operator of the engine does in place."""
+    """Compute out of place what the engine's operator computes in place."""
     value = match.value("y")
     x = build.call("aten::sin", match.bound["x"], val=value) if len(match.nodes) > 1 else None
     factor = 2 if match.bound["group"] == "two:0" else 1
@@ -289,9 +289,9 @@ def _traced(program: Callable[..., object], *, dynamic: bool) -> torch.fx.GraphM
 
 
 def _is_traceable(level: str, program: Callable[..., object]) -> bool:
-    """Return whether torch itself compiles a program: what Dynamo cannot trace is no graph.
+    """Return whether torch itself compiles a program; if Dynamo cannot trace it, it is no graph.
 
-    Nor is there a functional form of what torch refuses to write through.
+    Writes that torch rejects have no functional form either.
     """
     plain = "aot_eager" if level == "functional" else "eager"
     torch._dynamo.reset()
@@ -412,7 +412,7 @@ def random_copies(random: Random) -> str:
 def test_random_copies_into_a_private_input_and_own_memory_keep_all_else(
     pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the private input holds afterwards is the only thing that may change."""
+    """Only the final content of the private input may change."""
     caplog.set_level("CRITICAL")
     private = ForwardCopiesPass(private=("L_c_", "c_1"))
     pipeline = fx_passes.Pipeline(

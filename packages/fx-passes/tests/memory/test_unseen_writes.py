@@ -1,4 +1,4 @@
-"""Operators that write what their schemas do not say: fused where nobody sees it, else left alone.
+"""Operators with writes missing from their schemas: fused if nobody sees it, otherwise unchanged.
 
 The operators of the engine are those of `conftest.py`, which write in place as its kernels do.
 """
@@ -246,7 +246,7 @@ def returning_arguments() -> Iterator[None]:
 def test_result_that_is_the_argument_is_not_in_memory_that_is_written_later(
     operator: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
-    """On the way back from a functional graph, what is dead is computed over inputs."""
+    """When a functional graph is re-inplaced, results overwrite inputs that are no longer used."""
 
     def function(x: Tensor, y: Tensor) -> Tensor:
         sine = y.sin()

@@ -1,4 +1,4 @@
-"""Where memory goes."""
+"""Users of views, by the memory they refer to."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ __all__ = ["SpeltCall", "spelt_calls"]
 
 @dataclass(frozen=True, kw_only=True)
 class SpeltCall:
-    """One call, as a graph may hold it.
+    """One call in one of its spellings.
 
     Attributes:
-        spelling: How it is spelt, in a word.
+        spelling: Name of the spelling.
         target: A function, or the name of a method.
-        args: Positional arguments; the receiver first where it is a method.
+        args: Positional arguments; for a method, the receiver comes first.
         kwargs: Keyword arguments.
     """
 
@@ -37,10 +37,10 @@ class SpeltCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def graph(self, fake: Callable[[Tensor], Tensor]) -> tuple[GraphModule, list[Tensor]]:
-        """Return a module of this call alone, and the tensors that it takes.
+        """Return a module of only this call, and its input tensors.
 
         Args:
-            fake: Makes what a placeholder's `meta["val"]` holds.
+            fake: Makes the `meta["val"]` of a placeholder.
         """
         graph, tensors = Graph(), list[Tensor]()
 

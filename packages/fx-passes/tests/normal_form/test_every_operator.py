@@ -1,4 +1,4 @@
-"""The normal form of every operator that torch has samples of gives what was spelt, to the bit."""
+"""The normal form of every operator with torch samples is bitwise identical to the original."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ def run(heads: AttentionHeads, tokens: int, device: str, dtype: torch.dtype = to
 
 def test_importing_the_package_defines_nothing() -> None:
     program = (
-        "import torch; from fx_passes.operators import define_operators; "
+        "import torch; "
+        "from fx_passes.operators.split_qkv_rms_norm_rope import define_operators; "
         "assert not hasattr(torch.ops.fx_passes, 'split_qkv_rms_norm_rope'); "
         "define_operators(); define_operators(); "
         "assert hasattr(torch.ops.fx_passes, 'split_qkv_rms_norm_rope')"
@@ -40,7 +41,7 @@ def test_threads_may_define_the_operator_together() -> None:
         "from concurrent.futures import ThreadPoolExecutor\n"
         "import torch, fx_passes\n"
         "def use(_):\n"
-        "    from fx_passes.operators import define_operators\n"
+        "    from fx_passes.operators.split_qkv_rms_norm_rope import define_operators\n"
         "    define_operators()\n"
         "    t = lambda *s: torch.empty(s, device='meta')\n"
         "    args = t(3, 32), t(8), t(8), t(1, 3, 1, 8), t(1, 3, 1, 8), 2, 1, 8, 1e-6\n"

@@ -1,1 +1,1 @@
-"""What is raised, and what only looks like it."""
+"""Code that is raised, and look-alikes that are not."""

@@ -1,4 +1,4 @@
-"""Attention without a paged cache, as models write it, and what the kernel does not take."""
+"""Attention without a paged cache, as models write it, and the limits of the kernel."""
 
 from __future__ import annotations
 

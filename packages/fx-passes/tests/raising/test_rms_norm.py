@@ -1,4 +1,4 @@
-"""Norms written in plain torch, as torch.compile gives them, and what only looks like one."""
+"""Norms written in plain torch, as torch.compile produces them, and look-alikes."""
 
 from __future__ import annotations
 

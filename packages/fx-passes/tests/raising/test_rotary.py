@@ -1,4 +1,4 @@
-"""RoPE written in plain torch, as torch.compile gives it, and what only looks like it."""
+"""RoPE written in plain torch, as torch.compile produces it, and look-alikes."""
 
 from __future__ import annotations
 

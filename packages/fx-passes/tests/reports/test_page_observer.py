@@ -24,7 +24,7 @@ VOID = {"meta"}
 
 
 class Page(HTMLParser):
-    """Reads a page: that it is well formed, its texts by their class, and what it refers to."""
+    """Parses a page: checks that it is well-formed, and collects its links and texts by class."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a run leaves in torch's structured trace: in its file, and in what tlparse makes of it."""
+"""The artifacts of a run in torch's structured trace: in its file, and as tlparse shows them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def artifacts_of(folder: Path) -> dict[str, tuple[dict[str, object], str]]:
-    """Return, by its name, what was said of each artifact of ours, and its text."""
+    """Return the metadata and text of each of our artifacts, by name."""
     (log,) = folder.glob("*.log")
     found: dict[str, tuple[dict[str, object], str]] = {}
     said: dict[str, object] = {}

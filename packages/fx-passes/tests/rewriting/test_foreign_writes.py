@@ -1,4 +1,4 @@
-"""A rewrite writes only memory that it allocated itself, in whatever way it is spelt."""
+"""A rewrite writes only memory that it allocated itself, however the write is expressed."""
 
 from __future__ import annotations
 

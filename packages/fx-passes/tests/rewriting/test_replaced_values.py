@@ -1,4 +1,4 @@
-"""A replacement with another value than what it replaces is never applied, whoever wrote it."""
+"""A replacement whose value differs from the original is never applied, whoever wrote the rule."""
 
 from __future__ import annotations
 

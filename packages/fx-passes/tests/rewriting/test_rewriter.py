@@ -1,4 +1,4 @@
-"""Rules that break their contract, precedence, and what the report says."""
+"""Rules that break their contract, precedence, and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table: what a model reads, and what becomes of it after its compilation was kept."""
+"""The table: what a model reads, and how it changes after its compilation was cached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = torch.nn.functional
 
 
 class World(NamedTuple):
-    """What a row may change; ``patch`` brings back what is not made anew for each row."""
+    """The state that a row may change; ``patch`` restores what is not recreated for each row."""
 
     model: Any
     lib: Any
@@ -345,7 +345,7 @@ FUNCTIONS_OF_A_LIBRARY = {
 
 
 def _read_only(value: object) -> property:
-    """Return a property that goes before what an instance has."""
+    """Return a property that takes precedence over instance attributes."""
     return property(lambda _: value)
 
 

@@ -1,4 +1,4 @@
-"""What an entry depends on besides the model: operators, settings, versions, devices, its file."""
+"""Dependencies of an entry besides the model: operators, settings, versions, devices, its file."""
 
 from __future__ import annotations
 

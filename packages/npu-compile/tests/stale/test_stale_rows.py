@@ -66,7 +66,7 @@ def _kept(rows: list[Row], folder: Path) -> Kept:
 
 @pytest.fixture(scope="module")
 def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return what finds the compilation that a row is in."""
+    """Return a function that finds the compilation of a row."""
     made: dict[str, Kept] = {}
     each_alone = bool(request.config.getoption("--each-alone"))
 

@@ -1,4 +1,4 @@
-"""Capture and replay device graphs, on any device that fits one small protocol.
+"""Capture and replay device graphs, on any device that implements one small protocol.
 
 More names are in the submodules ``planning``, ``tracing``, ``diagnosis``, ``observer``, ``device``
 (the protocols of a device) and ``errors``.
@@ -32,6 +32,7 @@ from npu_graph_runtime.devices.npu import NpuDevice
 from npu_graph_runtime.errors import GraphRuntimeError
 from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
+from npu_graph_runtime.layer_events import LayerEvents, LayerStep
 from npu_graph_runtime.run_mode import RunMode
 
 __all__ = [
@@ -54,6 +55,8 @@ __all__ = [
     "GraphedCallable",
     "GraphedCounters",
     "KeptMemory",
+    "LayerEvents",
+    "LayerStep",
     "NpuDevice",
     "RankAgreement",
     "RunMode",

@@ -113,6 +113,10 @@ class ShadowDifferenceError(GraphRuntimeError):
         self.difference = difference
 
 
+class LayerEventError(GraphRuntimeError):
+    """A layer event is recorded twice, unknown, or of a step that is over."""
+
+
 class WeakOutputError(GraphRuntimeError, TypeError):
     """An output cannot be kept without keeping its memory alive."""
 

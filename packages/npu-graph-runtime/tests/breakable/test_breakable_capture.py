@@ -599,7 +599,7 @@ MODES = {
 def test_replay_in_another_grad_mode_than_the_capture(
     device: GraphDevice, context: GraphContext, capture: Capture, at_capture: str, at_replay: str
 ) -> None:
-    """Eager functions that return memory, write what they are given, and read parameters."""
+    """Eager functions that return memory, write their arguments, and read parameters."""
     weight = torch.nn.Parameter(tensor(device, 2.0, 3.0))
     total = tensor(device, 0.0, 0.0)
 

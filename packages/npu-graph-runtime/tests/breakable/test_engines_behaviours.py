@@ -1,6 +1,6 @@
-"""What SGLang's, TensorRT-LLM's and meta's tests of breakable capture check, checked of ours.
+"""The behaviours that SGLang's, TensorRT-LLM's and Meta's tests of breakable capture check.
 
-The page docs/how-to/breakable-capture.md says which of their tests each one answers.
+The page docs/how-to/breakable-capture.md lists their tests for each one.
 """
 
 from __future__ import annotations

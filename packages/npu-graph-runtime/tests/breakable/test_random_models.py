@@ -1,6 +1,6 @@
-"""Random models in segments are bitwise what they are eagerly.
+"""Random models captured in segments are bitwise equal to their eager runs.
 
-`--models 2000` runs that many; the gate runs a share.
+`--models 2000` sets their number; the gate runs fewer.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def check(
     make: Callable[[int], tuple[Any, ...]],
     **options: Any,
 ) -> Graphed:
-    """Compare three calls with eager ones: results, and what became of the arguments."""
+    """Compare three calls with eager ones: results, and changes of the arguments."""
     step: Graphed = graphed(function, device=device, **options)
     kept = []
     for seed in range(3):
@@ -339,7 +339,7 @@ class Foreign:
 
 
 class TestRefusals:
-    """What cannot be captured runs eagerly, is counted, and is an error where that is wished."""
+    """Calls that cannot be captured run eagerly, are counted, and raise if requested."""
 
     def test_object_of_an_unknown_class(self, device: GraphDevice) -> None:
         step: Graphed = graphed(lambda x, f: x * f.factor, device=device)

@@ -1,6 +1,6 @@
-"""Random calls with faults at random places are bitwise what they are eagerly.
+"""Random calls with faults at random places are bitwise equal to eager calls.
 
-`--calls 100000` makes that many; the gate makes 1,000 on the fake device.
+`--calls 100000` sets their number; the gate makes 1,000 on the fake device.
 """
 
 from __future__ import annotations

@@ -487,7 +487,7 @@ def test_synchronisations_are_counted(fake: FakeDevice) -> None:
 
 def test_contract_of_device_without_capture_fails(fake: FakeDevice) -> None:
     class Eager(FakeDevice):
-        """Runs what it should only capture."""
+        """Runs work that it should only capture."""
 
         def capture(
             self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None

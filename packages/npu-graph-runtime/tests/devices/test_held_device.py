@@ -41,7 +41,7 @@ def test_synchronisation_runs_all_work() -> None:
 
 
 def _orders(seeds: range) -> set[tuple[float, ...]]:
-    """Return what became of a value that two streams write without an order."""
+    """Return the final values of a value that two streams write without an order."""
     seen = set()
     for seed in seeds:
         device, value = FakeDevice(is_held=True), torch.ones(1)

@@ -57,7 +57,7 @@ def _captured(
     name: str = "model",
     **options: Any,
 ) -> tuple[GraphedCallable, Callable[[], object]]:
-    """Capture a callable, and return it with what calls it."""
+    """Capture a callable, and return it with a function that calls it."""
     graphed = GraphedCallable(
         function, device=device, context=context, run_mode=run_mode, name=name, **options
     )
@@ -193,7 +193,7 @@ def test_nan_is_named_where_it_comes_from(device: GraphDevice, context: GraphCon
 def test_an_eager_function_that_differs_is_named(
     device: GraphDevice, context: GraphContext
 ) -> None:
-    """The graph calls it with the arguments of the capture, of which one is baked."""
+    """The graph calls it with the arguments of the capture, one of which is fixed."""
     scale = [1.0]
 
     @runs_eagerly(context)

@@ -1,4 +1,4 @@
-"""One step of many runs eagerly too: what differs is named, and the step changes what it would."""
+"""One step of many also runs eagerly: differences are named, and the step has its usual effect."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def only(tensor: Tensor) -> float:
 
 
 class Model:
-    """Two layers with a break between them; each keeps what it computes."""
+    """Two layers with a break between them; each keeps its result."""
 
     def __init__(
         self, device: GraphDevice, context: GraphContext, mode: RunMode, **options: Any

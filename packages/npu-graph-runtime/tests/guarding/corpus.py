@@ -23,7 +23,7 @@ K = FindingKind
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A function, made anew for each use, and what has to be found."""
+    """A function, created again for each use, and the expected finding."""
 
     make: Callable[[], Callable[[Tensor], Any]]
     kind: FindingKind | None

@@ -1,6 +1,6 @@
-"""The guard of a capture names what cannot be captured, and the line that does it.
+"""The guard of a capture names work that cannot be captured, and its line.
 
-On the real torch_npu: tensors of the fake device are tensors of the host.
+Runs on the real torch_npu, because tensors of the fake device are host tensors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Plans and captures models of ten shapes, in two modes, and prints what was forecast and used.
+"""Plans and captures models of ten shapes, in two modes, and prints forecast and actual use.
 
-Run in a process of its own, where kernels do nothing: shapes are those of models in use.
+Runs in a separate process with null kernels, because the shapes are those of real models.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A decoder and what is captured of it, in each run mode.
+    """A decoder and its captures, in each run mode.
 
     Attributes:
-        layers: attention and a gated feed-forward network each.
+        layers: number of layers, each with attention and a gated feed-forward network.
         hidden: width.
         inner: width of the feed-forward networks.
         vocabulary: width of the output.
         sizes: candidates, in rows.
-        keeps: whether what attention returns is new memory, which a segmented graph keeps.
-        update: whether attention is a task group behind an external event, as under an update lane,
-            in whole graphs.
-        streams: of the budget, by run mode; what the device has where there is none.
-        num_bytes: likewise.
+        keeps: whether attention returns new memory, which a segmented graph keeps.
+        update: whether, in whole graphs, attention is a task group after an external event, as with
+            an update lane.
+        streams: limit of the budget, by run mode; by default what the device has.
+        num_bytes: limit of the budget, by run mode; by default what the device has.
         mode: run mode.
     """
 
@@ -161,7 +161,7 @@ def used(device: NpuDevice) -> tuple[int, int]:
 
 
 def planned(shape: Shape, device: NpuDevice) -> dict[str, object]:
-    """Capture what the planner asks for."""
+    """Capture the sizes that the planner requests."""
     context = GraphContext()
     graphed = GraphedCallable(
         Decoder(shape, device, context),

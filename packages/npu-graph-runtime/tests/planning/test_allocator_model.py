@@ -1,4 +1,4 @@
-"""The model of the allocator takes what torch_npu's allocator takes, for random allocations."""
+"""The allocator model reserves as much as torch_npu's allocator, for random allocations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUM_STEPS = 300
 
 
 def allocate_randomly(seed: int, npu: NpuDevice) -> list[torch.Tensor]:
-    """Allocate and free on two streams; return what is live."""
+    """Allocate and free on two streams; return the live tensors."""
     rng = random.Random(seed)
     streams = [npu.current_stream(), npu.create_stream()]
     live: list[torch.Tensor] = []
@@ -72,7 +72,7 @@ def test_model_takes_what_the_allocator_takes(npu: NpuDevice, seed: int) -> None
 def allocations(
     size: int, num_bytes: tuple[int, ...], *, is_longer: bool = False
 ) -> CaptureAllocations:
-    """What a capture requested, on one stream of one pool."""
+    """The requests of a capture, on one stream of one pool."""
     place = Place((0, 1), 0)
     return CaptureAllocations(
         size=size,

@@ -47,7 +47,7 @@ def capture_planned(
     mode: RunMode = RunMode.FULL,
     refused: Sequence[int] = (),
 ) -> Outcome:
-    """Capture what the planner asks for; sizes in ``refused`` are not captured."""
+    """Capture the sizes that the planner requests; sizes in ``refused`` are not captured."""
     context = GraphContext()
 
     @runs_eagerly(context)
@@ -139,7 +139,7 @@ def test_budget_of_bytes_thins_what_the_first_two_leave(fake: FakeDevice) -> Non
 
 
 def test_size_above_the_budget_is_given_up_and_smaller_ones_stay(fake: FakeDevice) -> None:
-    """What one size takes is known when it is captured; those that cannot fit are not tried."""
+    """The cost of a size is known after its capture; those that cannot fit are not tried."""
     outcome = capture_planned(fake, budget=CaptureBudget(num_bytes=20 * ROW_BYTES))
 
     assert outcome.captures[:2] == [32, 16]

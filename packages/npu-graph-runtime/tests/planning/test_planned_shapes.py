@@ -1,4 +1,4 @@
-"""Ten model shapes on the real torch_npu over cann-sim: what is forecast is what is used."""
+"""Ten model shapes on the real torch_npu on cann-sim: the forecast equals actual use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def capture_planned_shapes() -> list[dict[str, Any]]:
-    """What `planned_shapes.py` prints: kernels do nothing there, so shapes may be real ones."""
+    """The output of `planned_shapes.py`: kernels do nothing there, so shapes may be real ones."""
     variables = {
         "CANN_SIM_KERNELS": "null",
         "CANN_SIM_MEMORY_GB": "256",

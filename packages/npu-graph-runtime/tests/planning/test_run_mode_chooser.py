@@ -33,7 +33,7 @@ EAGER, BREAKABLE, FULL = RunMode.EAGER, RunMode.BREAKABLE, RunMode.FULL
 
 
 class Clock:
-    """Stands still but for what steps add, which the whole machine may slow down."""
+    """Advances only by the cost of steps, which a slow machine may increase."""
 
     def __init__(self, slow_down: Iterable[float] = itertools.repeat(1.0)) -> None:
         self.now = 100.0

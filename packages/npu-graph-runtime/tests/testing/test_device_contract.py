@@ -33,7 +33,7 @@ class TestNpuDevice(DeviceContract):
 
 
 class TestCudaDevice(DeviceContract):
-    """Where there is a GPU; CUDA has no task groups."""
+    """Runs only with a GPU; CUDA has no task groups."""
 
     @pytest.fixture
     def device(self) -> GraphDevice:

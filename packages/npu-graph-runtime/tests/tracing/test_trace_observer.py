@@ -1,4 +1,4 @@
-"""What captures and replays leave in a trace, on the fake device and on the real torch_npu."""
+"""Captures and replays in a trace, on the fake device and on the real torch_npu."""
 
 from __future__ import annotations
 

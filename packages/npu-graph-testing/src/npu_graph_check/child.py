@@ -59,7 +59,10 @@ def run_probe(probe: Probe, look: Look) -> None:
     if not look.num_seen:
         look.end("otherwise", "the probe ended without having seen anything")
         return
-    look.end("otherwise" if look.found_otherwise else "confirmed")
+    if look.found_otherwise:
+        look.end("otherwise")
+    else:
+        look.end("confirmed" if look.has_expected else "answered")
 
 
 def _end_with_parent() -> None:

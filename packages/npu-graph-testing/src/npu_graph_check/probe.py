@@ -69,13 +69,15 @@ class Look:
     Attributes:
         device: as given.
         found_otherwise: whether something was not as expected.
-        num_seen: number of observations and figures.
+        has_expected: whether something was expected at all.
+        num_seen: number of observations, answers and figures.
     """
 
     def __init__(self, lines: IO[str], device: str) -> None:
         self._lines = lines
         self.device = device
         self.found_otherwise = False
+        self.has_expected = False
         self.num_seen = 0
 
     def doing(self, what: str) -> None:
@@ -93,6 +95,7 @@ class Look:
         shown, wanted = as_plain(seen), as_plain(expected)
         agrees = bool(shown == wanted)
         self.num_seen += 1
+        self.has_expected = True
         self.found_otherwise |= not agrees
         self._write(observation={"what": what, "seen": shown, "expected": wanted, "agrees": agrees})
         return agrees
@@ -101,6 +104,16 @@ class Look:
         """Write down a measured value, which nothing is expected of."""
         self.num_seen += 1
         self._write(figure={"name": name, "value": as_plain(value), "unit": unit})
+
+    def answer(self, question: str, answer: object) -> None:
+        """Write down the answer to an open question; ``compare`` shows where two devices differ.
+
+        Args:
+            question: what was asked, without words that differ between runs.
+            answer: as what is seen in `expect`.
+        """
+        self.num_seen += 1
+        self._write(figure={"name": question, "value": as_plain(answer), "unit": ""})
 
     def not_tried(self, because: str) -> NoReturn:
         """End the probe: it cannot look here.

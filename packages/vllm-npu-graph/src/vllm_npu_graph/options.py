@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -14,8 +17,14 @@ if TYPE_CHECKING:
 KEY = "npu_graph"
 """The key in vLLM's ``additional_config``. Without it the engine's own code runs, untouched."""
 
-TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0"})
+VARIABLE = "VLLM_NPU_GRAPH"
+"""The environment variable with the value of the key, as JSON, for vllm-ascend 0.30, which rejects
+unknown keys in ``additional_config``."""
+
+TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0", "0.30.0rc2": "0.30.0"})
 """The versions of vllm-ascend that were tried, each with its vllm."""
+
+_FOLDERS = ("v0_30", "v0_23")
 
 
 class OptionsError(ValueError):
@@ -44,8 +53,17 @@ class Options:
 
     @classmethod
     def read(cls, additional_config: Mapping[str, object] | None) -> Options | None:
-        """Return the options, or None where the key is absent or false."""
+        """Return the options, or None if key and variable are absent or false.
+
+        Args:
+            additional_config: Of the engine; its key takes precedence over the variable.
+
+        Raises:
+            OptionsError: The value is not one that the README describes.
+        """
         value = (additional_config or {}).get(KEY)
+        if value is None:
+            value = _read_variable()
         if value is None or isinstance(value, bool):
             return cls() if value else None
         known = {field.name for field in fields(cls)}
@@ -83,6 +101,26 @@ class Options:
             f"{its_vllm} pip install --no-binary vllm vllm=={its_vllm}`, or leave worker_cls and "
             f"{KEY!r} out to do without, or set any_version in {KEY!r} to go on"
         )
+
+
+def _read_variable() -> object:
+    text = os.environ.get(VARIABLE, "null")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong(f"the environment variable {VARIABLE}", "JSON, such as true", text) from error
+
+
+def release_folder() -> str:
+    """Return the folder of this package for the installed vllm-ascend.
+
+    For an untested release, that is the newest folder that is not newer than the release.
+    """
+    found = tuple(map(int, re.findall(r"\d+", _installed("vllm-ascend"))[:2]))
+    return next(
+        (each for each in _FOLDERS if tuple(map(int, re.findall(r"\d+", each))) <= found),
+        _FOLDERS[-1],
+    )
 
 
 def _installed(name: str) -> str:

@@ -13,11 +13,10 @@ from vllm_ascend.worker.worker import NPUWorker
 
 from attn_update import AttnUpdateError
 from npu_graph_runtime import GraphRuntimeError
-from vllm_npu_graph.options import Options
-from vllm_npu_graph.platform import OWN_WORKER, resolve_as_auto
+from vllm_npu_graph.options import Options, release_folder
 
 if TYPE_CHECKING:
-    from vllm_npu_graph.fusions import FusionPass
+    from vllm_npu_graph.v0_23.fusions import FusionPass
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
@@ -40,8 +39,9 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         """
         options = Options.read(vllm_config.additional_config)
         (options or Options()).check_engine()
-        name = resolve_as_auto(vllm_config)
-        if name == OWN_WORKER:
+        parts = import_module(f"vllm_npu_graph.{release_folder()}.worker_parts")
+        name = parts.resolve_as_auto(vllm_config)
+        if name == parts.OWN_WORKER:
             return super().__new__(cls)
         if options is not None:
             _LOGGER.warning("vllm-npu-graph leaves all to the engine's %s", name)
@@ -57,11 +57,12 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         if options is None:
             super().init_device()
             return
+        folder = f"vllm_npu_graph.{release_folder()}"
         if options.fusions is not None:
-            fusions = import_module("vllm_npu_graph.fusions")
-            self.fusions = fusions.add_fusions(self.vllm_config, options.fusions)
+            parts = import_module(f"{folder}.worker_parts")
+            self.fusions = parts.add_fusions(self.vllm_config, options.fusions)
         name = "model_runner_v2" if self.use_v2_model_runner else "model_runner"
-        runner = import_module(f"vllm_npu_graph.{name}").NpuGraphModelRunner
+        runner = import_module(f"{folder}.{name}").NpuGraphModelRunner
         # As in the engine, which names the class of its runner here and nowhere else.
         self.device = self._init_device()
         init_workspace_manager(self.device, 1)

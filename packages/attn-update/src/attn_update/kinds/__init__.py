@@ -11,9 +11,10 @@ from attn_update.kinds.fused_infer_attention import (
     OperatorFamily,
 )
 from attn_update.kinds.kind import AttentionKind, Kind, RuledKind
-from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds
+from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds, metadata_kinds
 from attn_update.kinds.latent_attention import LatentAttention
 from attn_update.kinds.lengths import LengthArray
+from attn_update.kinds.metadata_operator import MetadataOperator
 from attn_update.kinds.paged_attention import PagedAttention
 
 __all__ = [
@@ -29,10 +30,12 @@ __all__ = [
     "LatentAttention",
     "LengthArray",
     "LengthRule",
+    "MetadataOperator",
     "OperatorFamily",
     "PagedAttention",
     "RuledKind",
     "TensorForm",
     "context_parallel_kinds",
     "default_kinds",
+    "metadata_kinds",
 ]

@@ -14,9 +14,12 @@ import torch
 from attn_update.errors import ArgumentError
 from attn_update.kinds.fused_infer_attention import as_tensors
 from attn_update.operator_lookup import check_argument_names, find_operator
+from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from attn_update.kinds.metadata_operator import MetadataOperator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +28,15 @@ class DeviceLengthAttention:
 
     Attributes:
         operator: The operator with its overload; without one, the default overload.
-        length_arguments: Names of its length arguments. Each must be a tensor on the device of
-            ``query``, because the graph would keep any other value.
+        length_arguments: Names of its length arguments. Each must be a tensor on the device of the
+            first argument, because the graph would keep any other value.
+        metadata: The operators that make metadata for it on the device, in every step: declare an
+            `attn_update.producers.Producer` for each. A capture rejects other memory.
     """
 
     operator: str
     length_arguments: frozenset[str]
+    metadata: tuple[MetadataOperator, ...] = ()
 
     @property
     def step_arguments(self) -> frozenset[str]:
@@ -49,9 +55,10 @@ class DeviceLengthAttention:
         """
         what = f"checking the arguments of {self.operator}"
         check_argument_names(self.operator, arguments)
-        query = arguments.get("query")
+        first = schema_of(find_operator(self.operator)).arguments[0].name
+        query = arguments.get(first)
         if not isinstance(query, torch.Tensor):
-            raise ArgumentError(f"{what}: expected a tensor as 'query', found {query!r}")
+            raise ArgumentError(f"{what}: expected a tensor as {first!r}, found {query!r}")
         for name in sorted(self.length_arguments):
             value = arguments.get(name)
             if not isinstance(value, torch.Tensor) or value.device != query.device:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attn_update.kinds.attention_geometry import LengthRule, TensorForm
+    from attn_update.kinds.metadata_operator import MetadataOperator
 
 
 class Kind(Protocol):
@@ -97,6 +98,22 @@ class RuledKind(Protocol):
             The arguments for which `prepare` returns every list that satisfies the rule, padded or
             not, or every tensor of the form, unchanged. All other arguments are omitted.
         """
+
+
+@runtime_checkable
+class ProducedKind(Protocol):
+    """A kind whose operator takes metadata that other operators make on the device."""
+
+    @property
+    def metadata(self) -> tuple[MetadataOperator, ...]:
+        """What makes it, one for each argument."""
+
+
+def metadata_arguments(kind: Kind) -> frozenset[str]:
+    """Return the arguments that a producer has to make in every step."""
+    if not isinstance(kind, ProducedKind):
+        return frozenset()
+    return frozenset(made_by.argument for made_by in kind.metadata)
 
 
 def needs_update(kind: Kind) -> TypeGuard[AttentionKind]:

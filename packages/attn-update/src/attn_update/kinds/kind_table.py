@@ -16,6 +16,7 @@ from attn_update.kinds.fused_infer_attention import (
     FusedInferAttention,
 )
 from attn_update.kinds.latent_attention import LatentAttention
+from attn_update.kinds.metadata_operator import MetadataOperator
 from attn_update.kinds.paged_attention import PagedAttention
 
 if TYPE_CHECKING:
@@ -36,10 +37,90 @@ def default_kinds() -> dict[str, Kind]:
         "latent_attention_v1": LatentAttention(family=FIA_V1),
         "latent_attention_v2": LatentAttention(family=FIA_V2),
         "paged_attention": PagedAttention(),
-        # The sparse attention of SFA.
+        # Sparse attention, and the indexers that choose its keys.
         "sparse_flash_attention": DeviceLengthAttention(
             operator="npu::npu_sparse_flash_attention",
             length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
+        ),
+        "kv_quant_sparse_flash_attention": DeviceLengthAttention(
+            operator="npu::npu_kv_quant_sparse_flash_attention",
+            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
+        ),
+        "lightning_indexer": DeviceLengthAttention(
+            operator="npu::npu_lightning_indexer",
+            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_key"}),
+        ),
+        "quant_lightning_indexer": DeviceLengthAttention(
+            operator="npu::npu_quant_lightning_indexer",
+            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_key"}),
+        ),
+    }
+
+
+def metadata_kinds() -> dict[str, Kind]:
+    """Return the kinds whose operators take metadata made on the device, to add to `default_kinds`.
+
+    No release of torch_npu from 2.10 to 2.14 has these operators: the libraries that register them
+    are those of vLLM-Ascend (``_C_ascend``) and of the extensions of CANN that SGLang and others
+    build (``custom``). A library that registers one under another name:
+    ``dataclasses.replace(kind, operator=...)``.
+    """
+    attention, indexer = 1, 2
+    indexer_bounds = frozenset({"batch_size", "max_seqlen_q", "max_seqlen_k"})
+    of_version_2 = MetadataOperator(
+        argument="metadata",
+        operator="_C_ascend::npu_quant_lightning_indexer_v2_metadata",
+        bounds=indexer_bounds,
+        stage=indexer,
+    )
+    return {
+        "sparse_flash_mla": DeviceLengthAttention(
+            operator="_C_ascend::npu_sparse_flash_mla",
+            length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),
+            metadata=(
+                MetadataOperator(
+                    argument="metadata",
+                    operator="_C_ascend::npu_sparse_flash_mla_metadata",
+                    bounds=frozenset(
+                        {"batch_size", "max_seqlen_q", "max_seqlen_ori_kv", "max_seqlen_cmp_kv"}
+                    ),
+                    stage=attention,
+                ),
+            ),
+        ),
+        "quant_lightning_indexer_v2": DeviceLengthAttention(
+            operator="_C_ascend::npu_quant_lightning_indexer_v2",
+            length_arguments=frozenset({"cu_seqlens_q", "seqused_k"}),
+            metadata=(of_version_2,),
+        ),
+        "quant_lightning_indexer_v3": DeviceLengthAttention(
+            operator="_C_ascend::npu_quant_lightning_indexer_v3",
+            length_arguments=frozenset({"cu_seqlens_q", "seqused_k"}),
+            metadata=(of_version_2,),
+        ),
+        "sparse_attn_sharedkv": DeviceLengthAttention(
+            operator="custom::npu_sparse_attn_sharedkv",
+            length_arguments=frozenset({"cu_seqlens_q", "seqused_kv"}),
+            metadata=(
+                MetadataOperator(
+                    argument="metadata",
+                    operator="custom::npu_sparse_attn_sharedkv_metadata",
+                    bounds=frozenset({"batch_size", "max_seqlen_q", "max_seqlen_kv"}),
+                    stage=attention,
+                ),
+            ),
+        ),
+        "sharedkv_lightning_indexer": DeviceLengthAttention(
+            operator="custom::npu_quant_lightning_indexer",
+            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_key"}),
+            metadata=(
+                MetadataOperator(
+                    argument="metadata",
+                    operator="custom::npu_quant_lightning_indexer_metadata",
+                    bounds=indexer_bounds,
+                    stage=indexer,
+                ),
+            ),
         ),
     }
 

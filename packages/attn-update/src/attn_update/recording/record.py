@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attn_update.recording.tensor_watch import TensorWatch
+from attn_update.task_device import find_guarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from attn_update.kinds.kind import AttentionKind
-    from attn_update.task_device import ExternalEvent
+    from attn_update.recording.layer_producers import LayerProducers
+    from attn_update.task_device import ExternalEvent, TaskDevice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +67,9 @@ class KeyRecords:
         released: Whether the recorder has released the key; its plans are then invalid.
         graph: The graph captured under the key, if the caller passed it: an object with a method
             `replay`, referenced weakly. Calling this returns it, or None once it is gone.
-        is_guarded: Whether the device calls `replay_refusal` before each replay of the graph.
+        is_guarded: Whether the device asks before each replay of the graph.
         owner: Tracks the replays of the graph, after the first step.
+        producers: Make metadata for its layers, if any.
     """
 
     def __init__(self, key: Hashable, graph: object = None) -> None:
@@ -78,6 +81,14 @@ class KeyRecords:
         self.released = False
         self.is_guarded = False
         self.owner: ReplayOwner | None = None
+        self.producers: LayerProducers | None = None
+
+    def guard(self, device: TaskDevice) -> None:
+        """Let the device ask before each replay of the graph that is captured now, if it can."""
+        guarding = find_guarding(device)
+        if guarding is not None:
+            asked = self.replay_refusal if self.producers is None else self._produced_refusal
+            self.is_guarded = guarding.guard_replays(asked)
 
     def replay_refusal(self, expected: object) -> str | None:
         """Return why the graph of this key must not be replayed now, or None; record the replay.
@@ -92,6 +103,11 @@ class KeyRecords:
                 return refusal
         return None if owner is None else owner.note_replay()
 
+    def _produced_refusal(self, expected: object) -> str | None:
+        producers = self.producers
+        refusal = None if producers is None else producers.replay_refusal()
+        return self.replay_refusal(expected) if refusal is None else refusal
+
     def release(self) -> None:
         """Release the records; plans created from them become invalid."""
         self.released = True
@@ -99,6 +115,8 @@ class KeyRecords:
         self.fixed.clear()
         self.watch.clear()
         self.owner = None
+        if self.producers is not None:
+            self.producers.release()
 
 
 def _weakly(value: object) -> Callable[[], Any]:

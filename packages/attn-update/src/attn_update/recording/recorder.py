@@ -16,20 +16,21 @@ from attn_update.errors import (
     UnknownNameError,
     nearest,
 )
-from attn_update.kinds.kind import needs_update
+from attn_update.kinds.kind import metadata_arguments, needs_update
 from attn_update.kinds.kind_table import default_kinds
 from attn_update.operator_lookup import find_operator
 from attn_update.recording.record import KeyRecords, Record
+from attn_update.recording.tensor_memory import MemorySpan, tensors_in
 from attn_update.recording.unrecorded_attention import UnrecordedAttention
 from attn_update.recording.weak_tensors import WeakTensors
 from attn_update.recording.workspace import Workspace
 from attn_update.recording.workspace_need import WorkspaceNeeds
-from attn_update.task_device import find_guarding
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
     from attn_update.kinds.kind import AttentionKind, Kind
+    from attn_update.recording.layer_producers import LayerProducers
     from attn_update.task_device import Stream, TaskDevice
     from attn_update.torch_internals import OpOverload
 
@@ -42,6 +43,7 @@ class _Recording:
     records: KeyRecords
     weak: WeakTensors
     streams: list[Stream] = field(default_factory=list)
+    read: dict[str, list[MemorySpan]] = field(default_factory=dict)
 
     def stream_index(self, stream: Stream) -> int:
         if stream not in self.streams:
@@ -101,6 +103,11 @@ class Recorder:
         return len(self._recording.records.records) + len(self._recording.records.fixed)
 
     @property
+    def recorded_key(self) -> Hashable | None:
+        """The graph key of the recording under way; None if there is none under way."""
+        return None if self._recording is None else self._recording.records.key
+
+    @property
     def is_launching(self) -> bool:
         """Whether this recorder is calling operators now, which must not be recorded."""
         return self._is_launching
@@ -153,12 +160,45 @@ class Recorder:
         self._keys[key] = records
 
     @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
-        """Put a name in front of those of the layers and the groups that are captured inside.
+    def with_producers(self, producers: LayerProducers) -> Iterator[bool]:
+        """Let the layers captured inside the context wait for producers; gives if it is guarded.
 
-        For a graph that runs one model several times: layer ``layers.0`` of group ``default`` is
-        recorded as ``step.1/layers.0`` of group ``step.1/default`` in the scope ``step.1``, and so
-        has step parameters of its own. Scopes nest.
+        `attn_update.producers.ProducerLane.recording` enters it.
+
+        Args:
+            producers: Of the graph that is captured now.
+
+        Raises:
+            RecordingError: No recording is under way, or its graph has producers already.
+        """
+        recording = self._recording
+        if recording is None or recording.records.producers is not None:
+            found = "none" if recording is None else "one whose graph has producers already"
+            raise RecordingError(
+                f"recording producers: expected a recording under way, found {found}"
+            )
+        records = recording.records
+        records.producers = producers
+        records.guard(self.device)
+        yield records.is_guarded
+
+    def layers_reading(self, tensors: Iterable[torch.Tensor]) -> list[str]:
+        """Return the layers captured in the recording under way that read any of these tensors."""
+        spans = [MemorySpan.of(tensor) for tensor in tensors]
+        read = {} if self._recording is None else self._recording.read
+        return [
+            name
+            for name, taken in read.items()
+            if any(one.overlaps(other) for one in taken for other in spans)
+        ]
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Prefix the names of the layers and groups captured inside the context.
+
+        Use it for a graph that runs one model several times: layer ``layers.0`` of group
+        ``default`` is recorded as ``step.1/layers.0`` of group ``step.1/default`` in the scope
+        ``step.1``, and so has step parameters of its own. Scopes nest.
 
         Args:
             name: of the scope, once in each graph.
@@ -209,6 +249,7 @@ class Recorder:
                 records = self._open_records(layer_name)
                 # All that can be refused is refused before the graph waits for an event.
                 kind.check_arguments(arguments)
+                self._await_producers(layer_name, kind, arguments)
                 if needs_update(kind):
                     return self._capture(layer_name, kind, arguments, group)
                 outputs = kind.run(arguments)
@@ -325,6 +366,24 @@ class Recorder:
             )
         return records
 
+    def _await_producers(
+        self, layer_name: str, kind: Kind, arguments: Mapping[str, object]
+    ) -> None:
+        recording = self._recording
+        assert recording is not None  # noqa: S101
+        metadata, producers = metadata_arguments(kind), recording.records.producers
+        if producers is not None:
+            producers.before_layer(layer_name, arguments, metadata)
+        elif metadata:
+            raise RecordingError(
+                f"capturing layer {layer_name!r} under key {recording.records.key!r}: "
+                f"{kind.operator} reads {', '.join(map(repr, sorted(metadata)))}, which a producer "
+                f"makes in every step, and no producers are recorded; enter ProducerLane.recording "
+                f"in front of it"
+            )
+        tensors = tensors_in(list(arguments.values()))
+        recording.read[layer_name] = [MemorySpan.of(tensor) for tensor in tensors]
+
     def _capture(
         self,
         layer_name: str,
@@ -358,11 +417,8 @@ class Recorder:
             for name, value in launch.items()
             if name != "workspace"
         }
-        if not recording.records.records:
-            guarding = find_guarding(self.device)
-            if guarding is not None:
-                refusal = recording.records.replay_refusal
-                recording.records.is_guarded = guarding.guard_replays(refusal)
+        if not recording.records.is_guarded:
+            recording.records.guard(self.device)
         recording.records.records[layer_name] = Record(
             layer_name=layer_name,
             key=key,

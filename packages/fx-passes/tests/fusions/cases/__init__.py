@@ -1,4 +1,4 @@
-"""The cases of all fusions, by what they end with."""
+"""The cases of all fusions, grouped by the last operator."""
 
 from fusions.cases.activation import ACTIVATION_CASES
 from fusions.cases.head_product import HEAD_PRODUCT_CASES

@@ -1,4 +1,4 @@
-"""Gated activations, with and without quantisation behind them, and multiply-add."""
+"""Gated activations, with and without quantisation after them, and multiply-add."""
 
 from __future__ import annotations
 

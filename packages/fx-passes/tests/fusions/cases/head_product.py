@@ -86,7 +86,7 @@ def _strides_read(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def _copy_written(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Write what was reshaped, which is a copy, and read what it was reshaped from."""
+    """Write to the result of a reshape, which is a copy, and then read the reshaped tensor."""
     y = torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)
     rows = y.reshape(-1, 4 * 128)
     rows.add_(1)

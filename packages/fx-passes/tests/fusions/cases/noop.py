@@ -1,4 +1,4 @@
-"""What changes nothing and goes, and what looks like it and stays."""
+"""No-ops that are removed, and look-alikes that stay."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ def _as_float32(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class NormCast:
-    """A norm and a cast of it.
+    """A norm followed by a cast.
 
     Attributes:
-        joined: Whether with `npu_add_rms_norm`; else an addition and `npu_rms_norm`.
-        view: What stands between norm and cast.
+        joined: Whether it uses `npu_add_rms_norm`; otherwise an addition and `npu_rms_norm`.
+        view: View between norm and cast.
         cast: The cast.
     """
 
@@ -47,7 +47,7 @@ class NormCast:
     cast: Callable[[Tensor], Tensor] = _as_float32
 
     def __call__(self, x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-        """Return what the gate reads, what the experts read, the norm and the sum."""
+        """Return the inputs of the gate and of the experts, the norm and the sum."""
         npu = torch.ops.npu
         if self.joined:
             normed, _, total = npu.npu_add_rms_norm(x, residual, weight, 1e-5)
@@ -59,7 +59,7 @@ class NormCast:
 
 
 def _cast_only(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the norm in float32 and what divides it, and nothing else of it."""
+    """Return only the norm in float32 and its divisor."""
     normed, rstd = torch.ops.npu.npu_rms_norm(residual + x, weight)
     return normed.float(), rstd
 

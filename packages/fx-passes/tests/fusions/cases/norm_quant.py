@@ -1,4 +1,4 @@
-"""RMSNorm with quantisation behind it, as engines emit it."""
+"""RMSNorm followed by quantisation, as engines emit it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FLOAT8 = 292
 
 @dataclass(frozen=True, kw_only=True)
 class StaticQuant:
-    """A norm and `npu_quantize` as an engine writes them.
+    """A norm followed by `npu_quantize`, as an engine writes them.
 
     Attributes:
-        joined: Whether with `npu_add_rms_norm`; else an addition and `npu_rms_norm`.
+        joined: Whether it uses `npu_add_rms_norm`; otherwise an addition and `npu_rms_norm`.
         residual: Whether there is a residual.
-        biased: Whether a bias is added to the norm, as behind weights that were smoothed.
+        biased: Whether a bias is added to the norm, as with smoothed weights.
         inverted: Whether the graph inverts the scale itself.
-        div_mode: As the operator takes it.
-        axis: As the operator takes it.
-        eps: Of the norm.
+        div_mode: Argument of the operator.
+        axis: Argument of the operator.
+        eps: Epsilon of the norm.
     """
 
     joined: bool = False

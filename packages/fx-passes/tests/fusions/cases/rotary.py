@@ -197,7 +197,7 @@ _COPIES_MERGED = MappingProxyType({"merge_copy_and_reshape": 2})
 def _own_shape(
     qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos: Tensor, sin: Tensor
 ) -> tuple[Tensor, ...]:
-    """What SGLang writes: contiguous heads, and the shape that the projection had."""
+    """SGLang's form: contiguous heads, then the shape of the projection."""
 
     def rotated(x: Tensor, weight: Tensor) -> Tensor:
         heads = x.contiguous().view(x.shape[0], -1, _HEADS.head_dim)

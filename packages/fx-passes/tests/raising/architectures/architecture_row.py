@@ -1,4 +1,4 @@
-"""What raising makes of one architecture: places by kind, and values against eager."""
+"""The result of raising one architecture: places by kind, and values compared with eager."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _ROTATION = re.compile(r"_?rotate_(half|every_two|pairwise)\w*")
 
 @dataclass
 class ArchitectureRow:
-    """What raising makes of one architecture.
+    """The result of raising one architecture.
 
     Attributes:
         kind: The kind of model, as transformers names it.
         skipped: Why there is no tiny model of it.
-        crashed: What failed when it was raised or run.
-        found: Places by kind: those that the graph shows, or what the model called if that is more.
+        crashed: The error of raising or running it.
+        found: Places by kind: in the graph, or the calls of the model if there are more.
         raised: Places raised, by kind.
-        left: For each reason why places are left, by kind, how many.
-        values: In which dtype the logits are those of eager: `bfloat16`, or `float32` where
-            roundings change what a model chooses, such as experts; `wrong` if in neither.
+        left: Number of places that were not raised, by reason and kind.
+        values: Dtype in which the logits equal those of eager: `bfloat16`, or `float32` if
+            roundings change the model's choices, such as experts; `wrong` if in neither.
     """
 
     kind: str
@@ -135,7 +135,7 @@ def _raised_logits(model: Module, tokens: Tensor) -> tuple[Tensor, list[RaisingR
 
 
 def _called(model: Module, tokens: Tensor) -> Counter[str]:
-    """Count what a model calls of each kind by names, which no rule and no graph has a part in."""
+    """Count the calls of each kind by name, independently of rules and graphs."""
     counts: Counter[str] = Counter()
 
     def count(name: str) -> Callable[..., None]:

@@ -31,9 +31,10 @@ def _lines(rows: Sequence[ArchitectureRow]) -> Iterator[str]:
     yield "# Architectures of transformers, raised"
     yield ""
     yield (
-        "What `fx_passes.raising.raise_model` makes of the decoder architectures of transformers "
-        f"{version}: tiny models with random weights, mostly of two layers, compiled by "
-        "`torch.compile` on simulated CANN. Made by `./nox -s architectures -- --write`."
+        "This page shows what `fx_passes.raising.raise_model` raises in the decoder architectures "
+        f"of transformers {version}: tiny models with random weights, mostly of two layers, "
+        "compiled by `torch.compile` on simulated CANN. `./nox -s architectures -- --write` "
+        "generates it."
     )
     yield ""
     yield "| kind | raised | found | share |"
@@ -47,11 +48,11 @@ def _lines(rows: Sequence[ArchitectureRow]) -> Iterator[str]:
     crashed = sum(bool(row.crashed) for row in tried)
     yield (
         f"{len(tried)} architectures: {wrong} with wrong values, {crashed} failed. A place is "
-        "found by its sign in the graph, such as a mean of squares, whether a rule knows it or "
-        "not. Where the model calls more modules named RMSNorm, or more functions that rotate "
-        "halves or neighbours, than the graph shows signs, those count. Values are compared with "
-        "the model in float64: in bfloat16, or in float32 where roundings change what a model "
-        "chooses, such as its experts."
+        "recognised by a typical node in the graph, such as a mean of squares, whether a rule "
+        "supports it or not. If the model calls more modules named RMSNorm, or more functions that "
+        "rotate halves or neighbours, than there are such nodes, those count. Values are compared "
+        "with the model in float64: in bfloat16, or in float32 if rounding changes a model's "
+        "choices, such as its experts."
     )
     yield ""
     heads = " | ".join(_NAMES[kind] for kind in SITE_KINDS)
@@ -65,7 +66,7 @@ def _lines(rows: Sequence[ArchitectureRow]) -> Iterator[str]:
         values = f"failed: {row.crashed}" if row.crashed else row.values
         yield f"| {row.kind} | {' | '.join(cells)} | {values} |"
     yield ""
-    yield "## What is left, and why"
+    yield "## Places that are not raised, and why"
     yield ""
     yield "| architecture | kind | places | why |"
     yield "|---|---|---|---|"

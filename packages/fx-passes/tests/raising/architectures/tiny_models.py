@@ -74,8 +74,8 @@ OWN_SIZES: dict[str, dict[str, object]] = {
 def decoder_kinds() -> Iterator[str]:
     """Yield the kind of each language model of transformers that is a decoder, once.
 
-    Models of several modalities are taken by the kind of their decoder. Encoders that can be used
-    as decoders (BERT) and the decoders of pairs (BART) are left out.
+    Multimodal models are listed by the kind of their decoder. Encoders that can be used as decoders
+    (BERT) and the decoders of pairs (BART) are left out.
     """
     seen: set[str] = set()
     for name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:

@@ -38,9 +38,9 @@ class NamedModel:
             number of padded rows and the number of the step, from 0, that returns the lengths for
             `DecodeRunner.run`. Without ``lengths`` and ``recorder`` the model has no attention with
             host lengths.
-        prefill: arguments of `PrefillRunner`, except for recorder, lane and groups, which are those
-            of ``decode``; and ``lengths``, a function of a number of rows and a number of sequences
-            that returns the argument of ``set_lengths`` before a capture. Without it no prefill is
+        prefill: arguments of `PrefillRunner`, except recorder, lane and groups, which are those of
+            ``decode``; and ``lengths``, a function of a number of rows and of sequences that
+            returns the argument of its ``set_lengths`` before a capture. Without it no prefill is
             captured.
     """
 

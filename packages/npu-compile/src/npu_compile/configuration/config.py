@@ -34,8 +34,8 @@ class CompileMode(str, Enum):
     Attributes:
         EAGER: fused operators are launched one by one; nothing is captured.
         FULL: the whole model is captured, including attention, whose step parameters are updated in
-            the captured graph at each replay. ``capture_sizes`` are captured for decode and
-            ``prefill_capture_sizes`` for prefill and mixed steps.
+            the captured graph at each replay: decode steps of ``capture_sizes``, and prefill and
+            mixed steps of ``prefill_capture_sizes``.
         PIECEWISE: the graph is split at the splitting ops. The pieces between them are captured;
             the splitting ops run eagerly.
         FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in

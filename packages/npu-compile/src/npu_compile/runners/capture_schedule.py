@@ -237,7 +237,7 @@ class CaptureSchedule:
     def _choose_modes(
         self, capture: StepCapture, keys: Sequence[GraphKey], exchange: Exchange | None
     ) -> None:
-        """Measure the run modes of keys, if there are several, and let the eager ones run.
+        """Measure the run modes of keys, if there are several; eager keys leave ``pending``.
 
         Nothing stays captured: the chooser captures in a session of its own and releases its
         memory.

@@ -39,10 +39,10 @@ class DecodeRunner(StepRunner):
 
     With `steps` and `advance`, one replay runs several decode steps: the model runs `steps` times,
     and `advance` makes the inputs of each next step on the device. :meth:`run` takes the lengths of
-    the first step, makes those of the others, and returns the results of `advance`,
-    ``[rows, steps, ...]``. All sequences run all steps. Cut off what follows the end of a sequence,
-    and leave room for it: positions and slots of these steps must be valid, such as a slot of
-    padding, and lengths grow by up to ``steps - 1``.
+    the first step, computes those of the others, and returns what `advance` returned,
+    ``[rows, steps, ...]``. All sequences run all steps: cut off what follows the end of a sequence,
+    and leave room for it in the cache. Positions and slots of those steps must be valid, such as a
+    slot of padding, and lengths grow by up to ``steps - 1``.
 
     The runner owns the static input buffers and the update plans. You own the recorder, which the
     model's attention uses, and the lane, which all runners of a device share.
@@ -68,11 +68,11 @@ class DecodeRunner(StepRunner):
             (``ParameterGroup(pad=True)``).
         max_sequences: required if, and only if, `query_length` is ``None``: the number of sequences
             in a captured step, in addition to one of padding. Batches with more run eagerly.
-        steps: decode steps of one replay; more than 1 require `advance`.
+        steps: decode steps of one replay; more than 1 need `advance`.
         advance: makes the inputs of the next step, see `Advance`. With it there may be inputs that
             the model does not take.
         growing: with `advance`: names of the lengths that count the tokens of each sequence in the
-            cache. They grow by 1 at each step. A length of 0, of a row of padding, stays 0.
+            cache, which grow by 1 at each step. A length of 0 stays 0: a row of padding has none.
 
     Attributes:
         compiled: as given.
@@ -81,9 +81,10 @@ class DecodeRunner(StepRunner):
         ConfigError: A capturing mode has no capture sizes, or none for `query_length` rows; mode
             ``full`` has no recorder or lane; mode ``measured``, or ``shadow_every`` in mode
             ``full``, has no ``set_lengths``; `query_length` or `max_sequences` is out of range or
-            not applicable; no input has one row per token; an argument has the wrong type; the
-            inputs do not match the model's arguments; several `steps` have no `advance`; or
-            `advance` has another `query_length`, or no ``set_lengths`` in a mode that needs it.
+            not applicable; no input has one row per token; an argument has the wrong type; or the
+            inputs do not match the model's arguments; there are several `steps` without `advance`,
+            or `advance` with another `query_length`, or without ``set_lengths`` in a mode that
+            needs it.
     """
 
     def __init__(

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 class PrefillRunner(StepRunner):
     """Runs steps with any number of tokens per sequence: prefill, chunks of it, mixed batches.
 
-    One graph serves every batch of up to its number of tokens and `max_sequences` sequences,
-    whatever their lengths are. The mode of the model says how a step is captured:
+    One graph serves all batches of up to its number of tokens and of `max_sequences` sequences,
+    whatever their lengths are. The mode of the model decides how such a step is captured:
 
-    - In segments, with attention running eagerly between them. Attention receives padded tensors.
-      It finds the number of real rows from the lengths, and may leave the other rows unwritten.
+    - In segments, with eager attention between them. Attention receives padded tensors. It finds
+      the number of real rows from the lengths, and may leave the other rows unwritten.
     - In mode ``full`` as one graph, including attention, which runs over all rows and
-      ``max_sequences + 1`` sequences. Sequences that a batch does not have share the rows that are
-      left over, or have none, and have no key in the cache. The lengths of a step, and whatever
-      else the groups name, are updated at each replay.
+      ``max_sequences + 1`` sequences. Sequences that a batch does not have share the remaining
+      rows, or have none, and have no key in the cache. A replay receives its lengths, and other
+      values that the groups name, by an update.
 
     The runner owns its static input buffers and the update plans. You own the recorder, which the
     model's attention uses, and the lane, which all runners of a device share.
@@ -47,22 +47,22 @@ class PrefillRunner(StepRunner):
         compiled: the model. Its configuration has the prefill capture sizes and the mode.
         inputs: declarations of the model's arguments: tensors with one row per token or, if
             declared ``per_sequence``, one row per sequence.
-        max_sequences: sequences in every captured graph, in addition to one of padding; steps with
-            more run eagerly.
+        max_sequences: sequences of a captured step, in addition to one of padding; steps with more
+            run eagerly.
         set_lengths: sets the lengths of attention for steps that are not updated: it is called with
             the ``lengths`` of :meth:`run` before each step that runs eagerly or in segments, or is
             compared (``shadow_every``).
-        recorder: the recorder that attention uses; required for run mode ``FULL``.
-        lane: the update lane of the device; required for run mode ``FULL``.
-        groups: the parameter groups of the update plans; required for run mode ``FULL``. Short
-            batches are padded in all of them, as by ``ParameterGroup(pad=True)``.
+        recorder: the recorder that attention uses; required if the run mode is ``FULL``.
+        lane: the update lane of the device; required if the run mode is ``FULL``.
+        groups: the parameter groups of the update plans; required if the run mode is ``FULL``.
+            Short batches are padded in all of them, as with ``ParameterGroup(pad=True)``.
 
     Attributes:
         compiled: as given.
 
     Raises:
-        ConfigError: An argument has the wrong type, the inputs do not match the model's arguments,
-            or mode ``full`` has no recorder, lane or groups.
+        ConfigError: An argument has the wrong type, or the inputs do not match the model's
+            arguments; or mode ``full`` has no recorder, lane or groups.
     """
 
     def __init__(

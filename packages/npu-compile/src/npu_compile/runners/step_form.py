@@ -139,7 +139,7 @@ class StepForm:
 
 
 class PrefillForm(StepForm):
-    """Sizes, keys and inputs of prefill and mixed steps. Each graph has the same sequences.
+    """Sizes, keys and inputs of prefill and mixed steps. Each graph has `max_sequences` sequences.
 
     Args:
         inputs: declarations of the model's arguments.

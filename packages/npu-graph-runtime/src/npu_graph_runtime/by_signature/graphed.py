@@ -419,7 +419,7 @@ class Graphed:
             return self._capture_running(key, flat, inputs, seen.result, args, kwargs)
         # The next call in segments is captured while it runs, so what it writes is learnt before.
         is_breakable = self._mode is RunMode.BREAKABLE
-        memory = CapturedMemory.kind()(self._device.torch_device, flat.tensors, {}, [])
+        memory = CapturedMemory(self._device.torch_device, flat.tensors, {}, [])
         with memory if is_breakable else contextlib.nullcontext():
             result = self._eagerly(EagerReason.FIRST_CALL, args, kwargs)
         try:
@@ -654,7 +654,7 @@ def graphed(
             index, keyword arguments by name. The graph uses your memory, so the address is part of
             the signature.
         name: name for messages; by default that of the function.
-        strict: raise for a call that cannot be captured, instead of running it eagerly.
+        strict: raise an error if a call cannot be captured, instead of running it eagerly.
         weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
         kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
         observer: receives captures, replays and releases.

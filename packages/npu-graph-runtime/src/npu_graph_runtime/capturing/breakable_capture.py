@@ -262,7 +262,7 @@ class SegmentRecorder:
         self._capture: AbstractContextManager[object] | None = None
         self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
-        self._unreturned = UnreturnedMemory.of(subject)
+        self._unreturned = UnreturnedMemory(subject)
         self._mode: TorchDispatchMode | None = None
         if watch is not None:
             watch.memory.on_operator = self._unreturned.check_operator

@@ -8,14 +8,14 @@ captured segment would continue to read the memory of the capture.
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from npu_graph_runtime.capturing.fresh_memory import memory_of
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.errors import EagerSegmentError
-from npu_graph_runtime.torch_internals import TorchDispatchMode, run_python_kernel
+from npu_graph_runtime.torch_internals import run_python_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     """Sees the operators of a breakable capture, and rejects those that read such memory.
 
     Entered while a segment is captured, if there is such memory. Memory is identified by its
@@ -35,29 +35,11 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         subject: what is captured, for messages.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, subject: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._subject = subject
         self._eager: str | None = None
         self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], str]] = {}
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Return true, since Dynamo runs compiled code under no other kind of mode."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
-        # takes seconds. Where it is imported anyway, `of` takes a class that skips it.
-        return False
-
-    @classmethod
-    def of(cls, subject: str) -> UnreturnedMemory:
-        """Return an instance for a capture; Dynamo does not trace into it."""
-        return (_BesideDynamo if "torch._dynamo" in sys.modules else cls)(subject)
 
     @property
     def is_there(self) -> bool:
@@ -153,18 +135,3 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "captured work would not see; return the tensor (in lists, tuples, dicts or "
             "dataclasses), write into a buffer that is given, or make it before the capture"
         )
-
-
-class _BesideDynamo(UnreturnedMemory):  # type: ignore[no-untyped-call]
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return super().__torch_dispatch__(func, types, args, kwargs)

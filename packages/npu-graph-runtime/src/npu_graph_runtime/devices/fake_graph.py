@@ -8,6 +8,7 @@ import torch
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.devices.fake_scheduler import Work, device_failure
+from npu_graph_runtime.torch_internals import no_dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -254,11 +255,12 @@ class FakeGraph:
 
 def poison(tensor: torch.Tensor) -> None:
     """Overwrite a tensor's whole memory with NaN, or the smallest value of an integer dtype."""
-    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    whole = whole.set_(tensor.untyped_storage())
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        whole.fill_(float("nan"))
-    elif tensor.dtype is torch.bool:
-        whole.fill_(value=True)
-    else:
-        whole.fill_(torch.iinfo(tensor.dtype).min)
+    with no_dispatch():  # at once, whatever the current stream waits for
+        whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        whole = whole.set_(tensor.untyped_storage())
+        if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+            whole.fill_(float("nan"))
+        elif tensor.dtype is torch.bool:
+            whole.fill_(value=True)
+        else:
+            whole.fill_(torch.iinfo(tensor.dtype).min)

@@ -153,7 +153,7 @@ def _follow(
                 compared = each.compared(comparison.compare, runs_missing=comparison.goes_on)
                 stack.enter_context(compared)
             stack.enter_context(session.told_to(comparison))
-            stack.enter_context(MarkedAllocations.make())
+            stack.enter_context(MarkedAllocations())
             if comparison.preserved is not None:
                 stack.enter_context(comparison.preserved)
             results.append(call())
@@ -192,7 +192,7 @@ class _Comparison:
     ) -> None:
         self.goes_on = goes_on
         self.difference: FirstDifference | None = None
-        self.preserved = PreservedMemory.make() if goes_on else None
+        self.preserved = PreservedMemory() if goes_on else None
         if self.preserved is not None:
             self.preserved.is_looking = False
         self._device = device

@@ -9,7 +9,6 @@ shifted state, is copied before the eager run changes it, and restored before th
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,10 +17,10 @@ from torch import Tensor
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_tensors
+from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
 from npu_graph_runtime.torch_internals import (
     OpOverload,
-    TorchDispatchMode,
     run_python_kernel,
     schema_of,
 )
@@ -39,14 +38,12 @@ _CACHE_WRITERS = ("reshape_and_cache", "scatter_nd_update", "scatter_pa_kv_cache
 _READS_TOO = ("reduce", "accumulate")
 
 
-class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     """Sees the operators of an eager run, and copies memory that was read before it is changed.
 
     Attributes:
         is_looking: whether operators belong to the eager run.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -55,23 +52,6 @@ class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._copies: dict[_View, _Copy] = {}
         self._read: list[_Extent] = []
         self._covered: list[_Extent] = []
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Return true, since Dynamo runs compiled code under no other kind of mode."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
-        # takes seconds. Where it is imported anyway, `make` takes a class that skips it.
-        return False
-
-    @classmethod
-    def make(cls) -> PreservedMemory:
-        """Return an instance that Dynamo does not trace into."""
-        kind = _BesideDynamo if "torch._dynamo" in sys.modules else cls
-        return kind()
 
     @contextlib.contextmanager
     def looking_away(self) -> Iterator[None]:
@@ -189,21 +169,6 @@ class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         storage = tensor.untyped_storage()
         known = self._made.get(id(storage))
         return known is not None and known() is storage
-
-
-class _BesideDynamo(PreservedMemory):  # type: ignore[no-untyped-call]
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class _Copy(NamedTuple):

@@ -6,13 +6,12 @@ between, and other values in a graph than eagerly. That does not count as a diff
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from npu_graph_runtime.torch_internals import TorchDispatchMode
+from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,25 +36,8 @@ def unwritten_value(dtype: torch.dtype) -> float | int | None:
     return value
 
 
-class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MarkedAllocations(OperatorWatch):  # type: ignore[no-untyped-call]
     """Fills memory allocated inside it with `unwritten_value`."""
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Return true, since Dynamo runs compiled code under no other kind of mode."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
-        # takes seconds. Where it is imported anyway, `make` takes a class that skips it.
-        return False
-
-    @classmethod
-    def make(cls) -> MarkedAllocations:
-        """Return an instance that Dynamo does not trace into."""
-        kind = _BesideDynamo if "torch._dynamo" in sys.modules else cls
-        return kind()
 
     def __torch_dispatch__(
         self,
@@ -73,18 +55,3 @@ class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if value is not None and not result.is_complex():
                 result.fill_(value)
         return result
-
-
-class _BesideDynamo(MarkedAllocations):  # type: ignore[no-untyped-call]
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return super().__torch_dispatch__(func, types, args, kwargs)

@@ -26,6 +26,7 @@ class Vector:
     Attributes:
         address: address of the memory.
         num_bytes: size of the values.
+        tensor: the values as operators take them.
     """
 
     def __init__(self, cann: Cann, values: Sequence[float]) -> None:
@@ -36,7 +37,7 @@ class Vector:
         # 32 bytes more, as documented for kernels that read whole units.
         cann.ok("aclrtMalloc", ctypes.byref(self.address), self.num_bytes + 32, _HUGE_FIRST)
         self.write(values)
-        self._tensor = self._describe()
+        self.tensor = self._describe()
 
     def write(self, values: Sequence[float]) -> None:
         """Write from the host, which waits."""
@@ -53,19 +54,19 @@ class Vector:
 
     def add(self, number: float, stream: Handle) -> None:
         """Launch ``self += number``."""
-        self._launch("aclnnInplaceAdds", stream, self._scalar(number), self._scalar(1.0))
+        self._launch("aclnnInplaceAdds", stream, self.scalar(number), self.scalar(1.0))
 
     def multiply(self, number: float, stream: Handle) -> None:
         """Launch ``self *= number``."""
-        self._launch("aclnnInplaceMuls", stream, self._scalar(number))
+        self._launch("aclnnInplaceMuls", stream, self.scalar(number))
 
     def add_status(self, number: float, stream: Handle) -> int:
         """Launch ``self += number``, and return the status of the launch."""
-        return self._try("aclnnInplaceAdds", stream, self._scalar(number), self._scalar(1.0))
+        return self._try("aclnnInplaceAdds", stream, self.scalar(number), self.scalar(1.0))
 
     def multiply_status(self, number: float, stream: Handle) -> int:
         """Launch ``self *= number``, and return the status of the launch."""
-        return self._try("aclnnInplaceMuls", stream, self._scalar(number))
+        return self._try("aclnnInplaceMuls", stream, self.scalar(number))
 
     def _launch(self, name: str, stream: Handle, *arguments: Handle) -> None:
         status = self._try(name, stream, *arguments)
@@ -77,7 +78,7 @@ class Vector:
         size, executor, workspace = ctypes.c_uint64(), Handle(), Handle()
         status = cann.operator(
             f"{name}GetWorkspaceSize",
-            self._tensor,
+            self.tensor,
             *arguments,
             ctypes.byref(size),
             ctypes.byref(executor),
@@ -99,7 +100,8 @@ class Vector:
             )
         )
 
-    def _scalar(self, number: float) -> Handle:
+    def scalar(self, number: float) -> Handle:
+        """Return a number as operators take it, which lives until the process ends."""
         library = self._operators()
         library.aclCreateScalar.restype = ctypes.c_void_p
         return Handle(library.aclCreateScalar(ctypes.byref(ctypes.c_float(number)), _FLOAT))

@@ -13,6 +13,7 @@ from npu_graph_check.probes.contract.table import CONTRACT
 from npu_graph_check.probes.decode.table import DECODE
 from npu_graph_check.probes.environment.table import ENVIRONMENT
 from npu_graph_check.probes.fusions.table import FUSIONS
+from npu_graph_check.probes.memory.table import MEMORY
 from npu_graph_check.probes.operators.table import OPERATORS
 from npu_graph_check.probes.questions.table import QUESTIONS
 from npu_graph_check.probes.runtime.table import RUNTIME
@@ -40,6 +41,7 @@ GROUPS = (
         title="Streams, events, capture, replay, external events, task groups and updates",
         probes=CAPTURE,
     ),
+    Group(name="memory", title="Memory of the device and the host, and copies", probes=MEMORY),
     Group(name="contract", title="What npu-graph-runtime asks of a device", probes=CONTRACT),
     Group(
         name="attention",

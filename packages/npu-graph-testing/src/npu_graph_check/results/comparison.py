@@ -71,7 +71,10 @@ def _parts(result: ProbeResult | None) -> dict[str, Any]:
         return {}
     parts: dict[str, Any] = {"verdict": result.verdict, "because": result.because}
     seen: list[tuple[str, Any]] = [(each.what, each.seen) for each in result.observations]
-    seen += [(f"{each.name} in {each.unit}", each.value) for each in result.figures]
+    seen += [
+        (f"{each.name} in {each.unit}" if each.unit else each.name, each.value)
+        for each in result.figures
+    ]
     for name, value in seen:
         number, unique = 1, name
         while unique in parts:

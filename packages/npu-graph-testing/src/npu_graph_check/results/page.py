@@ -25,7 +25,7 @@ th{font-weight:600;color:#59636e}code{font-size:90%}
 details{border-top:1px solid #d1d9e0;padding:.35rem 0}summary{cursor:pointer}
 .v{display:inline-block;min-width:6.5rem;font-weight:600}.confirmed .v{color:#1a7f37}
 .otherwise .v{color:#cf222e}.not-tried .v{color:#9a6700}.differs td{color:#cf222e}
-.small{color:#59636e;font-size:90%}
+.answered .v{color:#0969da}.small{color:#59636e;font-size:90%}
 """
 
 
@@ -71,7 +71,9 @@ def _probe(result: ProbeResult) -> Iterator[str]:
         yield "</table>"
     if result.figures:
         yield "<table><tr><th>figure<th>value</tr>"
-        yield from (_row(each.name, f"{each.value} {each.unit}") for each in result.figures)
+        yield from (
+            _row(each.name, f"{each.value} {each.unit}".rstrip()) for each in result.figures
+        )
         yield "</table>"
     for row, words in row_words(result.rows).items():
         yield f"<p class=small><code>{row}</code> {html.escape(words)}</p>"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-CONFIRMED, OTHERWISE, NOT_TRIED = "confirmed", "otherwise", "not tried"
-VERDICTS = (CONFIRMED, OTHERWISE, NOT_TRIED)
+CONFIRMED, OTHERWISE, ANSWERED, NOT_TRIED = "confirmed", "otherwise", "answered", "not tried"
+VERDICTS = (CONFIRMED, OTHERWISE, ANSWERED, NOT_TRIED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +21,7 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """A measured value."""
+    """A measured value, or the answer to a question, which has no unit."""
 
     name: str
     value: Any

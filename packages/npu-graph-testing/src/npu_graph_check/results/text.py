@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from npu_graph_check.results.probe_result import CONFIRMED, VERDICTS
+from npu_graph_check.results.probe_result import ANSWERED, CONFIRMED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,6 @@ def _probe(result: ProbeResult, *, in_full: bool) -> Iterator[str]:
             yield f"    {seen.what}: seen {seen.seen!r}, expected {seen.expected!r}"
         elif in_full:
             yield f"    {seen.what}: {seen.seen!r}"
-    if in_full:
+    if in_full or result.verdict == ANSWERED:
         for figure in result.figures:
-            yield f"    {figure.name}: {figure.value} {figure.unit}"
+            yield f"    {figure.name}: {figure.value} {figure.unit}".rstrip()

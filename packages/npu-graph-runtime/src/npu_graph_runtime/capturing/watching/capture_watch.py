@@ -101,7 +101,7 @@ class CallableWatch:
         """
         freed = self.freed if is_for_replays else []
         given = [tensor for _, tensor in tensor_leaves((*args, *kwargs.values()), "")]
-        memory = CapturedMemory.kind()(device, given, of_pool, freed)
+        memory = CapturedMemory(device, given, of_pool, freed)
         return CaptureWatch(self, memory, args, kwargs, subject)
 
     def places(self, storages: Mapping[int, torch.UntypedStorage]) -> dict[int, Place]:

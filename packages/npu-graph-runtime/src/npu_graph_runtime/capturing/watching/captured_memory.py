@@ -7,7 +7,6 @@ belongs to somebody else, who may replace it while the graph continues to use th
 
 from __future__ import annotations
 
-import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import program_frame
 from npu_graph_runtime.torch_internals import (
     OpOverload,
-    TorchDispatchMode,
     has_kernel,
     run_python_kernel,
     schema_of,
@@ -104,7 +103,7 @@ class UsedMemory:
         return f"has its memory at {address:#x} now" if address else "has no memory now"
 
 
-class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     """Sees the operators of one capture. Enter it while the device is capturing.
 
     Memory that kernels use without having it as an argument, such as memory kept inside a C++
@@ -128,8 +127,6 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written_elsewhere: an operator that writes memory of another device, which replays do not
             write; ``None`` if there is none.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -156,22 +153,6 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.takes_apart = False
         self.written: set[int] = set()
         self.written_elsewhere: str | None = None
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Return true, since Dynamo runs compiled code under no other kind of mode."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
-        # takes seconds. Where it is imported anyway, `kind` is a class that skips it.
-        return False
-
-    @staticmethod
-    def kind() -> type[CapturedMemory]:
-        """Return a class whose instances Dynamo does not trace into."""
-        return _BesideDynamo if "torch._dynamo" in sys.modules else CapturedMemory
 
     @property
     def used(self) -> list[UsedMemory]:
@@ -348,21 +329,6 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made.is_scratch = is_empty
             self._made[key] = (weakref.ref(storage), made)
             self._of_pool[key] = self._made[key][0]
-
-
-class _BesideDynamo(CapturedMemory):  # type: ignore[no-untyped-call]
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def describe(tensor: Tensor) -> str:

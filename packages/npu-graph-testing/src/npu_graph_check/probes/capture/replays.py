@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from npu_graph_check.cann.memory import free_memory
 from npu_graph_check.cann.runtime import HOST_TO_DEVICE, Cann, Handle
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -98,3 +102,52 @@ def host_memory(look: Look) -> None:
         cann.replay(graph, stream)
         cann.synchronize(stream)
         look.expect("what the copy brought", values.read(), [number] * 4)
+
+
+def written_as_json(look: Look) -> None:
+    """Write a graph of two streams as JSON, and count its tasks."""
+    cann = Cann()
+    if not cann.has("aclmdlRIDebugJsonPrint"):
+        look.not_tried("this CANN writes no graph as JSON")
+    main, side, values = cann.create_stream(), cann.create_stream(), Vector(cann, [1.0] * 4)
+    fork, joined, word = cann.create_event(), cann.create_event(), Word(cann)
+    cann.begin_capture(main)
+    word.wait(main)
+    word.write(main, 0)
+    cann.ok("aclrtRecordEvent", fork, main)
+    cann.ok("aclrtStreamWaitEvent", side, fork)
+    values.add(1.0, side)
+    cann.ok("aclrtRecordEvent", joined, side)
+    cann.ok("aclrtStreamWaitEvent", main, joined)
+    values.multiply(3.0, main)
+    graph = cann.end_capture(main)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.json"
+        cann.ok("aclmdlRIDebugJsonPrint", graph, str(path).encode(), 0)
+        tasks = [task for task in json.loads(path.read_text()) if task.get("ph") == "X"]
+    streams: dict[object, list[str]] = {}
+    for task in tasks:
+        # Numbers stand behind the names of waits and records, libraries behind those of kernels.
+        kind = task["name"].rstrip("0123456789").rstrip("_")
+        named = kind if kind.isupper() else "a kernel"
+        streams.setdefault(task["tid"], []).append(named)
+    expected = [
+        ["EVENT_WAIT", "a kernel", "EVENT_RECORD"],
+        ["MEM_WAIT_VALUE", "MEM_WRITE_VALUE", "EVENT_RECORD", "EVENT_WAIT", "a kernel"],
+    ]
+    look.expect("the tasks of each stream", sorted(streams.values()), expected)
+
+
+def memory_of_arguments(look: Look) -> None:
+    """Measure the memory of the device that captured kernels hold until their graph is gone."""
+    cann = Cann()
+    stream, values = cann.create_stream(), Vector(cann, [1.0] * 4)
+    before, kernels = free_memory(cann), 1000
+    cann.begin_capture(stream)
+    for _ in range(kernels):
+        values.add(0.0, stream)
+    graph = cann.end_capture(stream)
+    held = before - free_memory(cann)
+    look.expect("bytes of a captured kernel", held // kernels, 6208)
+    cann.ok("aclmdlRIDestroy", graph)
+    look.expect("bytes that are held afterwards", before - free_memory(cann), 0)

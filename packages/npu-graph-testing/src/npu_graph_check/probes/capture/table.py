@@ -86,10 +86,28 @@ CAPTURE = (
         rows=("capture-13",),
     ),
     Probe(
+        id="capture.pinned-copy-behind-a-wait",
+        title="A copy to pinned memory behind a wait is captured, without torch_npu's task queue",
+        run=f"{_MODULES}.with_torch:pinned_copy_behind_a_wait",
+        rows=("capture-12",),
+    ),
+    Probe(
+        id="capture.dead-task-queue",
+        title="What is refused in torch_npu's task queue is reported once; later work is dropped",
+        run=f"{_MODULES}.with_torch:dead_task_queue",
+        rows=("version-19",),
+    ),
+    Probe(
         id="capture.streams-taken",
         title="A captured graph takes a stream, and another for each 2,016 of its tasks",
         run=f"{_MODULES}.events_in_captures:streams_taken",
         rows=("capture-14", "stream-3"),
+    ),
+    Probe(
+        id="capture.memory-of-arguments",
+        title="A captured kernel holds 6,208 bytes of the device until its graph is destroyed",
+        run=f"{_MODULES}.replays:memory_of_arguments",
+        rows=("capture-15",),
     ),
     Probe(
         id="capture.replay-in-order",
@@ -120,6 +138,36 @@ CAPTURE = (
         title="A copy in a graph reads host memory at every replay",
         run=f"{_MODULES}.replays:host_memory",
         rows=("replay-6",),
+    ),
+    Probe(
+        id="capture.replayed-random-numbers",
+        title="Replays draw what eager calls from the same seed would have drawn",
+        run=f"{_MODULES}.with_torch:random_numbers",
+        rows=("replay-3", "random-2"),
+    ),
+    Probe(
+        id="capture.conditions",
+        title="An if, a switch and a while run the child graph of the value they find",
+        run=f"{_MODULES}.conditions:branches",
+        rows=("replay-7",),
+    ),
+    Probe(
+        id="capture.conditions-without-child",
+        title="A conditional task whose value has no child graph runs nothing",
+        run=f"{_MODULES}.conditions:nothing_to_run",
+        rows=("replay-10",),
+    ),
+    Probe(
+        id="capture.child-graphs",
+        title="A child graph that is not captured is 107046, one used on its own 207000",
+        run=f"{_MODULES}.conditions:children",
+        rows=("replay-8",),
+    ),
+    Probe(
+        id="capture.graph-as-json",
+        title="The JSON of a graph has every task, by stream",
+        run=f"{_MODULES}.replays:written_as_json",
+        rows=("replay-11",),
     ),
     Probe(
         id="capture.streams-run-beside",
@@ -156,6 +204,25 @@ CAPTURE = (
         title="An external event is a word: the graph waits until it is 1 and writes 0",
         run=f"{_MODULES}.waits:word_of_an_external_event",
         rows=("external-1", "updater-5"),
+    ),
+    Probe(
+        id="capture.external-event-object",
+        title="An event of the external kind keeps a replay waiting until it is recorded",
+        run=f"{_MODULES}.waits:external_event_object",
+        rows=("external-3",),
+    ),
+    Probe(
+        id="capture.event-between-processes",
+        title="An event that processes share has no time and no place in a capture: 207000",
+        run=f"{_MODULES}.waits:event_between_processes",
+        rows=("stream-12",),
+    ),
+    Probe(
+        id="capture.destroyed-stream",
+        title="A destroyed stream is refused with 107003",
+        run=f"{_MODULES}.waits:destroyed_stream",
+        rows=("stream-4",),
+        risk="uses a stream that is destroyed, which may crash the driver's part of the process",
     ),
     Probe(
         id="capture.two-records-are-one",
@@ -210,5 +277,24 @@ CAPTURE = (
         title="An update with another kernel, one more or one less is 507000",
         run=f"{_MODULES}.updates:other_kernels",
         rows=("update-10",),
+    ),
+    Probe(
+        id="capture.update-frees-arguments",
+        title="An update frees the arguments of the kernel that it replaces",
+        run=f"{_MODULES}.updates:frees_arguments",
+        rows=("update-7",),
+    ),
+    Probe(
+        id="capture.update-nothing-orders",
+        title="An update that nothing orders fails over the simulator; a device goes on",
+        run=f"{_MODULES}.updates:nothing_orders",
+        rows=("update-8", "update-6"),
+    ),
+    Probe(
+        id="capture.update-of-destroyed-graph",
+        title="An update of a group whose graph is destroyed is refused with 107000",
+        run=f"{_MODULES}.updates:destroyed_graph",
+        rows=("update-12",),
+        risk="uses a group that is destroyed, which may crash the driver's part of the process",
     ),
 )

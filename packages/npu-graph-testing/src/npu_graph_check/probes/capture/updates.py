@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
+from npu_graph_check.cann.installed_versions import is_simulated
+from npu_graph_check.cann.memory import free_memory
 from npu_graph_check.cann.runtime import Cann, Handle
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -149,3 +151,55 @@ def other_kernels(look: Look) -> None:
     graph = Updatable(cann)
     cann.ok(_UPDATE, graph.lane, graph.group)
     look.expect("a kernel less, at the end", cann.call(_UPDATED, graph.lane), 507000)
+
+
+def frees_arguments(look: Look) -> None:
+    """Update a kernel many times, and measure the device memory that is held afterwards."""
+    cann = Cann()
+    graph = Updatable(cann)
+    graph.update(1.0, graph.lane)
+    cann.synchronize(graph.lane)
+    before, updates = free_memory(cann), 500
+    for _ in range(updates):
+        graph.update(2.0, graph.lane)
+    cann.synchronize(graph.lane)
+    look.expect("bytes that an update holds", (before - free_memory(cann)) // updates, 0)
+    graph.replay()
+    look.expect("the last update is in effect", graph.values.read(), [2.0] * 4)
+
+
+def nothing_orders(look: Look) -> None:
+    """Update a kernel that has run, in a replay that has not ended and nothing orders before it."""
+    cann = Cann()
+    stream, lane, gate = cann.create_stream(), cann.create_stream(), cann.create_stream()
+    values, word, group = Vector(cann, [0.0] * 4), Word(cann), Handle()
+    cann.begin_capture(stream)
+    cann.ok(_BEGIN, stream)
+    values.add(1.0, stream)
+    cann.ok(_END, stream, ctypes.byref(group))
+    word.wait(stream)
+    word.write(stream, 0)
+    graph = cann.end_capture(stream)
+    cann.replay(graph, stream)
+    look.doing("waiting for the kernel in front of a wait")
+    while values.read() != [1.0] * 4:
+        pass
+    cann.ok(_UPDATE, lane, group)
+    values.add(10.0, lane)
+    cann.ok(_UPDATED, lane)
+    updated = cann.call("aclrtSynchronizeStream", lane)
+    word.write(gate, 1)
+    replayed = cann.call("aclrtSynchronizeStream", stream)
+    # The simulator names what nothing orders; a device goes on.
+    expected = 507015 if is_simulated(cann) else 0
+    look.expect("the failure of the update or the replay", updated or replayed, expected)
+    look.expect("what the replay before the update added", values.read(), [1.0] * 4)
+
+
+def destroyed_graph(look: Look) -> None:
+    """Update a task group whose graph is destroyed."""
+    cann = Cann()
+    graph = Updatable(cann)
+    cann.ok("aclmdlRIDestroy", graph.graph)
+    look.doing("updating a task group whose graph is destroyed")
+    look.expect("the begin of the update", cann.call(_UPDATE, graph.lane, graph.group), 107000)

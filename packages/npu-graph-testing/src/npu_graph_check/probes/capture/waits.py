@@ -5,7 +5,14 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from npu_graph_check.cann.runtime import EVENT_SYNC, EVENT_TIME_LINE, Cann, Handle
+from npu_graph_check.cann.runtime import (
+    EVENT_EXTERNAL,
+    EVENT_IPC,
+    EVENT_SYNC,
+    EVENT_TIME_LINE,
+    Cann,
+    Handle,
+)
 from npu_graph_check.cann.vector import Vector, Word
 
 if TYPE_CHECKING:
@@ -149,3 +156,50 @@ def wait_sees_a_copy(look: Look) -> None:
     cann.ok("aclrtMemcpyAsync", word.address, 8, source.address, 8, 3, lane)
     late = cann.call("aclrtSynchronizeStreamWithTimeout", stream, 5000)
     look.expect("the wait after the copy", late, 0)
+
+
+def external_event_object(look: Look) -> None:
+    """Wait in a graph for an event of the external kind, which another stream records."""
+    cann = Cann()
+    stream, lane, event = cann.create_stream(), cann.create_stream(), Handle()
+    values = Vector(cann, [1.0] * 4)
+    cann.ok("aclrtCreateEventWithFlag", ctypes.byref(event), EVENT_EXTERNAL)
+    cann.begin_capture(stream)
+    cann.ok("aclrtStreamWaitEvent", stream, event)
+    cann.ok("aclrtResetEvent", event, stream)
+    values.add(1.0, stream)
+    graph = cann.end_capture(stream)
+    for number in (1.0, 2.0):
+        cann.replay(graph, stream)
+        early = cann.call("aclrtSynchronizeStreamWithTimeout", stream, 200)
+        look.expect("the replay before the record, within 200 ms", early, 507046)
+        look.expect("what the graph did before the record", values.read(), [number] * 4)
+        cann.ok("aclrtRecordEvent", event, lane)
+        look.doing("waiting for a replay whose external event was recorded")
+        cann.synchronize(stream)
+        look.expect("what it did after it", values.read(), [number + 1.0] * 4)
+
+
+def event_between_processes(look: Look) -> None:
+    """Capture and time an event of the kind that processes share."""
+    cann = Cann()
+    stream, elapsed = cann.create_stream(), ctypes.c_float()
+    event, timed = cann.create_event(EVENT_IPC), cann.create_event(EVENT_SYNC | EVENT_TIME_LINE)
+    cann.ok("aclrtRecordEvent", timed, stream)
+    cann.ok("aclrtRecordEvent", event, stream)
+    cann.ok("aclrtStreamWaitEvent", stream, event)
+    cann.synchronize(stream)
+    time = cann.call("aclrtEventElapsedTime", ctypes.byref(elapsed), timed, event)
+    look.expect("an elapsed time up to it", time, 207000)
+    with cann.capturing(stream):
+        recorded = cann.call("aclrtRecordEvent", event, stream)
+        look.expect("a record in a capture", recorded, 207000)
+
+
+def destroyed_stream(look: Look) -> None:
+    """Ask a stream that is destroyed."""
+    cann = Cann()
+    stream = cann.create_stream()
+    cann.ok("aclrtDestroyStream", stream)
+    look.doing("synchronising a stream that is destroyed")
+    look.expect("synchronising it", cann.call("aclrtSynchronizeStream", stream), 107003)

@@ -11,8 +11,11 @@ import npu_compile
 from attn_update import Recorder, UpdateLane
 from npu_compile import CompileConfig, DecodeRunner, InputSpec
 from npu_graph_check.opened_device import open_device
+from npu_graph_runtime import GraphContext, runs_eagerly
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npu_graph_check.probe import Look
 
 _LAYERS, _HEADS, _DIM, _BLOCK, _COLUMNS, _BLOCKS = 2, 4, 64, 16, 4, 16
@@ -22,7 +25,7 @@ _SIZES = (2, 4)
 
 def decode(look: Look, mode: str) -> None:
     """Capture the decoder, and run steps whose lengths and batch sizes change."""
-    device = open_device(look)
+    device, context = open_device(look), GraphContext()
     on, half = device.torch_device, torch.float16
     recorder, lane = Recorder(device), UpdateLane(device)
     generator = torch.Generator().manual_seed(0)
@@ -48,11 +51,15 @@ def decode(look: Look, mode: str) -> None:
         del table, layer
         return torch.empty_like(query)
 
+    attend: Callable[..., torch.Tensor] = torch.ops.npu_graph_check.attention
+    if mode == "breakable":
+        attend = runs_eagerly(context)(attend)
+
     def model(hidden: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         for layer, (inner, outer) in enumerate(weights):
             normed = torch.ops.npu.npu_rms_norm(hidden, gamma)[0]
             query = (normed @ inner).view(-1, _HEADS, _DIM)
-            attended = torch.ops.npu_graph_check.attention(query, table, layer)
+            attended = attend(query, table, layer)
             hidden = hidden + torch.nn.functional.silu(attended.reshape(-1, _WIDTH) @ outer)
         return hidden
 
@@ -63,12 +70,13 @@ def decode(look: Look, mode: str) -> None:
         }
 
     look.doing(f"compiling and capturing in mode {mode}")
-    chosen: dict[str, Any] = {"mode": mode, "capture_sizes": list(_SIZES), "fusions": "none"}
-    if mode != "full":
-        chosen["splitting_ops"] = ["npu_graph_check::attention"]
-    config = CompileConfig.from_mapping(chosen)
+    config = CompileConfig.from_mapping(_chosen(mode))
     compiled = npu_compile.compile_model(
-        model, config, device=device, dynamic_arg_dims={"hidden": (0,), "table": (0,)}
+        model,
+        config,
+        device=device,
+        context=context,
+        dynamic_arg_dims={"hidden": (0,), "table": (0,)},
     )
     runner = DecodeRunner(
         compiled,
@@ -78,8 +86,10 @@ def decode(look: Look, mode: str) -> None:
         },
         recorder=recorder,
         lane=lane,
+        set_lengths=(lambda told: lengths.update(told["default"])) if mode == "measured" else None,
     )
     runner.capture(prepare=lambda size: lengths.update(of([1] * size)))
+    updates = mode not in {"piecewise", "breakable"}
     for step, size in itertools.product(range(3), _SIZES):
         look.doing(f"running step {step} of {size} sequences in mode {mode}")
         keys = [1 + (17 * step + 11 * row) % (_BLOCK * _COLUMNS) for row in range(size)]
@@ -90,9 +100,19 @@ def decode(look: Look, mode: str) -> None:
             ),
         }
         lengths.update(of(keys))
-        output = runner.run(batch, lengths={"default": of(keys)} if mode != "piecewise" else {})
+        output = runner.run(batch, lengths={"default": of(keys)} if updates else {})
         device.synchronize()
         expected = model(**{name: value.to(on) for name, value in batch.items()})
         equal = torch.equal(output.cpu(), expected.cpu())
         look.expect(f"step {step} of {size} sequences, bitwise eager", equal, True)
     lane.close()
+
+
+def _chosen(mode: str) -> dict[str, Any]:
+    """Return the configuration of a mode."""
+    chosen: dict[str, Any] = {"mode": mode, "capture_sizes": list(_SIZES), "fusions": "none"}
+    if mode not in {"full", "breakable"}:
+        chosen["splitting_ops"] = ["npu_graph_check::attention"]
+    if mode == "measured":
+        chosen["measured_modes"] = ["full", "piecewise"]
+    return chosen

@@ -115,3 +115,43 @@ def forecast(look: Look) -> None:
     look.expect("sizes that were captured", sorted(planner.plan.captured), list(sizes))
     look.expect("streams: forecast less used", None if told is None else told - used, 0)
     look.figure("streams of four graphs", used, "streams")
+
+
+def forecast_of_bytes(look: Look) -> None:
+    """Capture a deeper step by a planner, and compare its forecast of memory with what is used."""
+    device, context = open_device(look), GraphContext()
+    weights = [torch.randn(512, 512).to(device.torch_device) for _ in range(4)]
+    rows = torch.zeros(2048, 512, device=device.torch_device)
+
+    def step(rows: torch.Tensor) -> torch.Tensor:
+        hidden = rows
+        for weight in weights:
+            hidden = torch.tanh(hidden @ weight) + hidden
+        return hidden
+
+    captured = GraphedCallable(
+        step, device=device, context=context, run_mode=RunMode.FULL, name="step"
+    )
+    # What a library allocates at its first product is no cost of a graph.
+    step(rows)
+    told = None
+    look.doing("capturing by a planner")
+    with CaptureSession(device, context):
+        planner = CapturePlanner(device, (256, 512, 1024, 1536, 2048))
+        before = device.memory_figures().reserved
+        while (size := planner.next_size()) is not None:
+            with context.run(RunMode.FULL, GraphKey(num_tokens=size)):
+                captured(rows[:size])
+            planner.captured(size)
+            if told is None and planner.plan.forecast is not None:
+                told = planner.plan.forecast.num_bytes
+        device.empty_cache()
+        grown = device.memory_figures().reserved - before
+    used = planner.plan.used.num_bytes
+    look.expect("sizes that were captured", len(planner.plan.captured), 5)
+    look.figure("forecast after two of five sizes", told or 0, "bytes")
+    look.figure("used by five sizes", used, "bytes")
+    look.figure("reserved more by the allocator", grown, "bytes")
+    within = told is not None and used > 0 and abs(told - used) <= 0.05 * used
+    look.expect("the forecast is within 5 % of what is used", within, True)
+    look.expect("what is used is at least what the allocator reserved", used >= grown, True)

@@ -28,4 +28,18 @@ RUNTIME = (
         rows=("capture-14",),
         limit_s=120,
     ),
+    Probe(
+        id="runtime.forecast-of-bytes",
+        title="The planner's forecast of memory after two captures of five is what is used",
+        run=f"{_MODULE}:forecast_of_bytes",
+        limit_s=120,
+        devices=NPU_AND_CUDA,
+    ),
+    Probe(
+        id="runtime.sleep-and-wake",
+        title="Released graphs give their memory and streams back, and are captured anew",
+        run="npu_graph_check.probes.runtime.sleep_and_wake:sleep_and_wake",
+        limit_s=120,
+        devices=NPU_AND_CUDA,
+    ),
 )

@@ -21,6 +21,7 @@ from npu_graph_testing.attention.cases.context_parallel_cases import (
 from npu_graph_testing.attention.cases.encoder_cases import encoder_cases
 from npu_graph_testing.attention.cases.fused_infer_cases import fused_infer_cases
 from npu_graph_testing.attention.cases.latent_cases import latent_cases
+from npu_graph_testing.attention.cases.lightning_indexer_cases import lightning_indexer_cases
 from npu_graph_testing.attention.cases.paged_attention_cases import paged_attention_cases
 from npu_graph_testing.attention.cases.sparse_flash_cases import sparse_flash_cases
 
@@ -41,6 +42,7 @@ def all_cases() -> list[AttentionCase]:
         *encoder_cases(),
         *paged_attention_cases(),
         *sparse_flash_cases(),
+        *lightning_indexer_cases(),
     ]
 
 

@@ -22,20 +22,35 @@ if TYPE_CHECKING:
     from npu_graph_testing.attention.cases.attention_case import CaseModel, Step
 
 CHOSEN = 6
+_TILE = 128
 
 
-def _integers(model: CaseModel, values: list[int], *shape: int) -> torch.Tensor:
+def integers(model: CaseModel, values: list[int], *shape: int) -> torch.Tensor:
+    """Return a tensor of int32 on the device."""
     return torch.tensor(values, dtype=torch.int32).reshape(shape).to(model.device.torch_device)
+
+
+def paged_lengths(model: CaseModel, key: int, *, keys: str) -> dict[str, object]:
+    """Return a block table and lengths: one query token of each sequence, and one key.
+
+    Args:
+        model: On whose device.
+        key: How many sequences.
+        keys: The argument of the lengths of keys.
+    """
+    return {
+        "block_table": integers(model, [0] * (key * COLUMNS), key, COLUMNS),
+        "actual_seq_lengths_query": integers(model, list(range(1, key + 1)), key),
+        keys: integers(model, [1] * key, key),
+    }
 
 
 def _shared(model: CaseModel, key: int) -> dict[str, object]:
     return {
         "query": model.random(key, HEADS, LATENT_DIM),
         "query_rope": model.random(key, HEADS, ROPE_DIM),
-        "sparse_indices": _integers(model, [-1] * (key * CHOSEN), key, 1, CHOSEN),
-        "block_table": _integers(model, [0] * (key * COLUMNS), key, COLUMNS),
-        "actual_seq_lengths_query": _integers(model, list(range(1, key + 1)), key),
-        "actual_seq_lengths_kv": _integers(model, [1] * key, key),
+        "sparse_indices": integers(model, [-1] * (key * CHOSEN), key, 1, CHOSEN),
+        **paged_lengths(model, key, keys="actual_seq_lengths_kv"),
         "scale_value": (LATENT_DIM + ROPE_DIM) ** -0.5,
         "layout_query": "TND",
         "layout_kv": "PA_BSND",
@@ -49,7 +64,25 @@ def _layer(model: CaseModel) -> dict[str, object]:
     return {"key": latent, "value": latent, "key_rope": rope}
 
 
-def _no_step(*_: object) -> Step:
+def _shared_quantised(model: CaseModel, key: int) -> dict[str, object]:
+    shared = _shared(model, key)
+    del shared["query_rope"]
+    query = model.random(key, HEADS, LATENT_DIM + ROPE_DIM)
+    return {**shared, "query": query, "key_quant_mode": 2, "value_quant_mode": 2}
+
+
+def _layer_quantised(model: CaseModel) -> dict[str, object]:
+    latent = (model.random(BLOCKS, BLOCK_SIZE, LATENT_DIM) * 40).clamp(-127, 127).to(torch.int8)
+    rope = model.random(BLOCKS, BLOCK_SIZE, ROPE_DIM)
+    scales = model.random(BLOCKS, BLOCK_SIZE, LATENT_DIM // _TILE, dtype=torch.float32).abs() / 64
+    # A row is the latent key in int8, the rotary part, and the scales of its tiles.
+    parts = [latent.cpu(), rope.cpu().view(torch.int8), scales.cpu().view(torch.int8)]
+    rows = torch.cat(parts, -1).unsqueeze(2).to(model.device.torch_device)
+    return {"key": rows, "value": rows}
+
+
+def no_step(*_: object) -> Step:
+    """Return no step arguments: the operator takes none."""
     return {}
 
 
@@ -60,8 +93,8 @@ def _written(random: Random, model: CaseModel, key: int) -> dict[str, torch.Tens
         own = random.sample(range(length), min(length, CHOSEN))
         chosen += own + [-1] * (CHOSEN - len(own))
     return {
-        "actual_seq_lengths_kv": _integers(model, lengths, key),
-        "sparse_indices": _integers(model, chosen, key, 1, CHOSEN),
+        "actual_seq_lengths_kv": integers(model, lengths, key),
+        "sparse_indices": integers(model, chosen, key, 1, CHOSEN),
     }
 
 
@@ -73,8 +106,17 @@ def sparse_flash_cases() -> list[AttentionCase]:
             kind_name="sparse_flash_attention",
             shared=_shared,
             layer=_layer,
-            captured=_no_step,
-            draw=_no_step,
+            captured=no_step,
+            draw=no_step,
             written=_written,
-        )
+        ),
+        AttentionCase(
+            name="sparse flash int8",
+            kind_name="kv_quant_sparse_flash_attention",
+            shared=_shared_quantised,
+            layer=_layer_quantised,
+            captured=no_step,
+            draw=no_step,
+            written=_written,
+        ),
     ]

@@ -15,13 +15,13 @@ from vllm_ascend.compilation.acl_graph import ACLGraphWrapper, _acl_graph_wrappe
 
 from npu_graph_runtime import GraphedCallable, GraphKey, KeptMemory, RunMode, weights_of
 from vllm_npu_graph.options import Options
-from vllm_npu_graph.recorded_graphs import ReleasedEntries
+from vllm_npu_graph.released_entries import ReleasedEntries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npu_graph_runtime import CaptureSession, GraphDevice
-    from vllm_npu_graph.attention_update import AttentionUpdate
+    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
 
 
 def _run_mode(mode: CUDAGraphMode) -> RunMode:

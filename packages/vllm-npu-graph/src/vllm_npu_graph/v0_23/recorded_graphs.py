@@ -8,23 +8,10 @@ import torch
 from vllm.forward_context import get_forward_context
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
+from vllm_npu_graph.released_entries import ReleasedEntries
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vllm_npu_graph.attention_update import AttentionUpdate
-
-
-class ReleasedEntries(dict[Any, Any]):
-    """Entries that the engine clears when it goes to sleep; this also releases ours."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        super().__init__()
-        self._release = release
-
-    def clear(self) -> None:
-        """Release the graphs."""
-        super().clear()
-        self._release()
+    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
 
 
 class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]

@@ -13,12 +13,12 @@ from vllm_ascend.attention.context_parallel import attention_cp, mla_cp
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
 from attn_update.kinds import FIA_V1, FIA_V2, FusedInferAttention, LatentAttention, PagedAttention
-from vllm_npu_graph.attention_update import read_latent, read_lengths, read_part
+from vllm_npu_graph.v0_23.attention_update import read_latent, read_lengths, read_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_npu_graph.attention_update import AttentionUpdate
+    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
 
 # vllm-ascend 0.26 has other classes for a part of the keys, which are left to it.
 _PartImpl: Any = getattr(attention_cp, "AscendAttentionCPImpl", object)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from vllm_ascend.ascend_config import init_ascend_config
 from vllm_ascend.platform import NPUPlatform
-from vllm_ascend.utils import is_310p
 
 from vllm_npu_graph.options import Options
+from vllm_npu_graph.v0_23.worker_parts import OWN_WORKER
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
-OWN_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 
 
 class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
@@ -43,7 +41,7 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
     @classmethod
     def get_static_graph_wrapper_cls(cls) -> str:
         """Return the name of a piece's wrapper; without the key it creates the engine's wrapper."""
-        return "vllm_npu_graph.runtime_graphs.make_piece_graphs"
+        return "vllm_npu_graph.v0_23.runtime_graphs.make_piece_graphs"
 
     @classmethod
     def get_compile_backend(cls) -> str:
@@ -55,20 +53,4 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
         options = None if config is None else Options.read(config.additional_config)
         if options is None or options.fusions is None:
             return str(super().get_compile_backend())
-        return "vllm_npu_graph.fusions.FusingCompiler"
-
-
-def resolve_as_auto(vllm_config: Any) -> str:
-    """Set what the engine leaves out if a worker is named; return the worker it would choose.
-
-    The same as in `NPUPlatform.check_and_update_config` of vllm-ascend 0.23.0 and 0.26.0rc1, which
-    has no function for it. The worker is the first to read these values.
-    """
-    if not vllm_config.compilation_config.pass_config.enable_sp:
-        # Else vLLM divides the tokens of experts between the ranks of a layer.
-        vllm_config.parallel_config.all2all_backend = "flashinfer_all2allv"
-    if is_310p():
-        return "vllm_ascend._310p.worker_310p.NPUWorker310"
-    if init_ascend_config(vllm_config).xlite_graph_config.enabled:
-        return "vllm_ascend.xlite.xlite_worker.XliteWorker"
-    return OWN_WORKER
+        return "vllm_npu_graph.v0_23.fusions.FusingCompiler"

@@ -1,0 +1,243 @@
+"""vLLM-Ascend's newest release on simulated CANN: its own attention update and ours, on one load.
+
+Run as ``cann-sim run -- python -m engines.vllm_next.session``. As in engines/vllm/session.py,
+`stock` is the engine without this repository, `off` has our worker and not the key, and `control`
+is the engine of `ours` once more, with key lengths that are one too small. What a row names behind
+its dtype is another mode. Beside the tokens, the log-probabilities of the
+likeliest tokens are compared bit by bit. Rows go to build/engines/vllm-next.json.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from engines.load.decode_load import compare_load
+from engines.running.forked_variant import run_forked
+from engines.running.session_rows import (
+    DESCRIBED,
+    TOKEN_COLUMNS,
+    beside_stock,
+    find_errors,
+    find_unexpected,
+    find_wrong_tokens,
+)
+from engines.running.session_run import conclude, make_parser, run_variants
+from engines.vllm.session import Variant, count_preemptions, describe, make_engine, runner_of
+from engines.vllm.without_device.stand_ins import set_environment
+from engines.vllm.workers import worker_counts
+from engines.vllm_next import stand_ins
+
+import cann_sim
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COUNTED = ("replays", "task_updates", "synchronisations")
+COLUMNS = {
+    **DESCRIBED,
+    **dict.fromkeys(("preempted", "full_steps", "waits_in_full_steps", *COUNTED), ""),
+    "equal_logprobs": "",
+    **TOKEN_COLUMNS,
+}
+
+
+def start_engine(variant: Variant, checkpoint: Path) -> Any:
+    """Return the engine of a variant, which captured its decode graphs."""
+    dtype, _, _mode = variant.dtype.partition(", ")
+    # This release refuses our key in its configuration.
+    os.environ["VLLM_NPU_GRAPH"] = json.dumps(variant.key)
+    own = dataclasses.replace(variant, dtype=dtype, key=None)
+    return make_engine(own, checkpoint, install=stand_ins.install)
+
+
+def run_load(
+    variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Run the load on an engine and return its row, and behind ours the row of the control."""
+    llm = start_engine(variant, checkpoint)
+    rows = [measure_load(llm, variant, count)]
+    update = getattr(runner_of(llm), "attention_update", None)
+    if update is not None:
+        rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
+        for graph in lane_graphs(runner_of(llm)):
+            shift_lengths(graph, -1)
+        rows.append(measure_load(llm, variant, count) | {"name": "control"})
+    return rows
+
+
+def lane_graphs(runner: Any) -> Iterator[Any]:
+    """Yield the graphs that are updated by ours."""
+    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+
+    for entry in runner.model.concrete_aclgraph_entries.values():
+        if isinstance(entry.aclgraph, LaneGraph):
+            yield entry.aclgraph
+
+
+def shift_lengths(graph: Any, shift: int) -> None:
+    """Let the steps of a graph have other key lengths."""
+    take = graph.resolve_tasks
+
+    def shifted(source: Any) -> Any:
+        made = {
+            id(each): worker_counts.shift_metadata(each, shift) for each in source.context.values()
+        }
+        context = {name: made[id(each)] for name, each in source.context.items()}
+        return take(dataclasses.replace(source, context=context))
+
+    graph.resolve_tasks = shifted
+
+
+def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
+    """Return the tokens of a load with their log-probabilities, and what its steps cost."""
+    runner, preempted = runner_of(llm), count_preemptions(llm)
+    waits: list[int] = []
+    forward = runner._model_forward
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        before, is_full = cann_sim.counters().synchronisations, is_full_step()
+        result = forward(*args, **kwargs)
+        if is_full:
+            waits.append(cann_sim.counters().synchronisations - before)
+        return result
+
+    runner._model_forward = counted
+    before = cann_sim.counters()
+    tokens, logprobs = generate(llm, *compare_load(count))
+    found = cann_sim.counters() - before
+    runner._model_forward = forward
+    return {
+        **describe(variant),
+        "sequences": len(tokens),
+        "preempted": len(preempted),
+        "tokens": tokens,
+        "logprobs": logprobs,
+        "full_steps": len(waits),
+        "waits_in_full_steps": sum(waits),
+        **{name: getattr(found, name) for name in COUNTED},
+    }
+
+
+def is_full_step() -> bool:
+    """Return whether the step that goes on is a replay of a whole graph."""
+    from vllm.config import CUDAGraphMode
+    from vllm.forward_context import get_forward_context
+
+    return bool(get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL)
+
+
+def generate(
+    llm: Any, prompts: list[list[int]], lengths: list[int]
+) -> tuple[list[list[int]], list[list[float]]]:
+    """Return so many tokens behind each prompt, the likeliest, and the logarithms of theirs."""
+    from vllm import SamplingParams
+
+    sampling = [
+        SamplingParams(
+            max_tokens=length, temperature=0, detokenize=False, ignore_eos=True, logprobs=1
+        )
+        for length in lengths
+    ]
+    given = [{"prompt_token_ids": prompt} for prompt in prompts]
+    outputs = [each.outputs[0] for each in llm.generate(given, sampling, use_tqdm=False)]
+    tokens = [list(output.token_ids) for output in outputs]
+    logprobs = [
+        [each[token].logprob for token, each in zip(output.token_ids, output.logprobs, strict=True)]
+        for output in outputs
+    ]
+    return tokens, logprobs
+
+
+def compare_logprobs(rows: list[dict[str, Any]]) -> None:
+    """Add to each row how many of its log-probabilities are, bit by bit, those of stock."""
+    for row, theirs, _ in beside_stock(rows):
+        if theirs is None:
+            continue
+        both = zip(row["logprobs"], theirs["logprobs"], strict=True)
+        row["equal_logprobs"] = sum(
+            own == other for a, b in both for own, other in zip(a, b, strict=True)
+        )
+
+
+def verdict(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what is wrong; nothing is missing if it is empty."""
+    wrong = find_errors(rows)
+    for row, theirs, what in beside_stock(rows):
+        if theirs is None or row["name"] == "stock":
+            continue
+        wrong += find_wrong_tokens(row, what)
+        expected = {name: theirs[name] for name in ("preempted", "full_steps", "replays")}
+        if row["name"] == "control":
+            wrong += find_unexpected(row, what, expected)
+            continue
+        expected |= {name: theirs[name] for name in ("waits_in_full_steps", "synchronisations")}
+        if row["name"] == "ours":
+            # One wait less for each step of a FULL graph, and none is left in them.
+            expected["synchronisations"] -= theirs["waits_in_full_steps"]
+            expected["waits_in_full_steps"] = 0
+        expected["equal_logprobs"] = row["num_tokens"]
+        wrong += find_unexpected(row, what, expected)
+    return wrong
+
+
+def choose_variants(options: argparse.Namespace) -> list[Variant]:
+    """Return the variants that a run was asked for."""
+    names: dict[str, dict[str, Any]] = {
+        "stock": {"worker": False},
+        "off": {},
+        "ours": {"key": True},
+    }
+    chosen = [
+        ("bfloat16", "FULL_DECODE_ONLY", tuple(names)),
+        ("bfloat16, FULL_AND_PIECEWISE", "FULL_AND_PIECEWISE", ("stock", "ours")),
+    ]
+    return [
+        Variant(name=name, dtype=dtype, num_layers=options.layers, mode=mode, **names[name])
+        for dtype, mode, those in chosen
+        for name in those
+    ]
+
+
+def run_apart(
+    variant: Variant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, and return its rows."""
+    import torch
+    from engines.models.tiny_qwen3 import write_checkpoint
+
+    checkpoint = folder / f"{variant.num_layers}"
+    if not checkpoint.exists():
+        write_checkpoint(checkpoint, num_layers=variant.num_layers, dtype=torch.bfloat16)
+    call = functools.partial(run_load, variant, checkpoint, options.sequences, rows)
+    made = run_forked(call, describe(variant), options.out.with_name(f"vllm-next-{number}.log"))
+    compare_logprobs([*rows, *made])
+    return made
+
+
+def main() -> int:
+    """Run all variants; return 1 if something is wrong."""
+    options = make_parser("vllm-next", __doc__).parse_args()
+    set_environment()
+    kept = stand_ins.prepare()
+    import vllm_ascend.platform  # noqa: F401
+
+    rows = run_variants(choose_variants(options), options, run_apart)
+    del kept
+    engine = " + ".join(f"{name} {version(name)}" for name in ("vllm", "vllm-ascend"))
+    return conclude(rows, COLUMNS, engine, verdict(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Producers: metadata made on the device for captured attention."""

@@ -1,0 +1,52 @@
+"""The dispatch mode that the package's watches of operators derive from."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from npu_graph_runtime.torch_internals import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from typing_extensions import Self
+
+
+class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees operators, those of compiled code too; Dynamo does not trace what it does with them."""
+
+    supports_higher_order_operators = True
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Return an object of this class, or of one that Dynamo skips where Dynamo is imported."""
+        del args, kwargs
+        return super().__new__(_skipped(cls) if "torch._dynamo" in sys.modules else cls)
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch 2.11 to 2.14 ask this where a class is made, and import Dynamo if it is to be
+        # skipped, which takes seconds.
+        return False
+
+
+def _skipped(watch: type[OperatorWatch]) -> type[OperatorWatch]:
+    def dispatch(
+        self: OperatorWatch,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return watch.__torch_dispatch__(self, func, types, args, kwargs)
+
+    members = {
+        "_should_skip_dynamo": classmethod(lambda _: True),
+        "__torch_dispatch__": dispatch,
+    }
+    return type(watch)(watch.__name__, (watch,), members)

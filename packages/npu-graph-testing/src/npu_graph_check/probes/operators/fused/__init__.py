@@ -1,0 +1,1 @@
+"""Probes of the fused operators that engines call."""

@@ -1,0 +1,92 @@
+"""Ways to call lightning indexers, whose lengths a step writes on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from npu_graph_testing.attention.cases.attention_case import (
+    BLOCK_SIZE,
+    BLOCKS,
+    LONGEST,
+    AttentionCase,
+)
+from npu_graph_testing.attention.cases.sparse_flash_cases import (
+    CHOSEN,
+    integers,
+    no_step,
+    paged_lengths,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from npu_graph_testing.attention.cases.attention_case import CaseModel
+
+_HEADS, _DIM = 8, 128
+
+
+def _shared(model: CaseModel, key: int) -> dict[str, object]:
+    return {
+        "query": model.random(key, _HEADS, _DIM),
+        "weights": model.random(key, _HEADS),
+        **paged_lengths(model, key, keys="actual_seq_lengths_key"),
+        "layout_query": "TND",
+        "layout_key": "PA_BSND",
+        "sparse_count": CHOSEN,
+    }
+
+
+def _shared_quantised(model: CaseModel, key: int) -> dict[str, object]:
+    return {
+        **_shared(model, key),
+        "query": _int8(model, key, _HEADS, _DIM),
+        "weights": model.random(key, _HEADS, dtype=torch.float16),
+        "query_dequant_scale": model.random(key, _HEADS, dtype=torch.float16).abs(),
+        "query_quant_mode": 0,
+        "key_quant_mode": 0,
+    }
+
+
+def _layer(model: CaseModel) -> dict[str, object]:
+    return {"key": model.random(BLOCKS, BLOCK_SIZE, 1, _DIM)}
+
+
+def _layer_quantised(model: CaseModel) -> dict[str, object]:
+    scale = model.random(BLOCKS, BLOCK_SIZE, 1, dtype=torch.float16).abs()
+    return {"key": _int8(model, BLOCKS, BLOCK_SIZE, 1, _DIM), "key_dequant_scale": scale}
+
+
+def _int8(model: CaseModel, *shape: int) -> torch.Tensor:
+    return (model.random(*shape, dtype=torch.float32) * 40).clamp(-127, 127).to(torch.int8)
+
+
+def _written(random: Random, model: CaseModel, key: int) -> dict[str, torch.Tensor]:
+    # With no more keys than are chosen, only their order could differ.
+    lengths = [random.randint(CHOSEN + 1, LONGEST) for _ in range(key)]
+    return {"actual_seq_lengths_key": integers(model, lengths, key)}
+
+
+def lightning_indexer_cases() -> list[AttentionCase]:
+    """Return all of them."""
+    return [
+        AttentionCase(
+            name="lightning indexer",
+            kind_name="lightning_indexer",
+            shared=_shared,
+            layer=_layer,
+            captured=no_step,
+            draw=no_step,
+            written=_written,
+        ),
+        AttentionCase(
+            name="lightning indexer int8",
+            kind_name="quant_lightning_indexer",
+            shared=_shared_quantised,
+            layer=_layer_quantised,
+            captured=no_step,
+            draw=no_step,
+            written=_written,
+        ),
+    ]

@@ -1,0 +1,55 @@
+"""A captured graph of vllm-ascend 0.30 whose attention tasks are updated by an update lane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_ascend.compilation.updatable_graph import UpdatableGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Self
+
+    from vllm_npu_graph.v0_30.task_updates import TaskUpdates
+
+
+class LaneGraph(UpdatableGraph):  # type: ignore[misc]
+    """Replaces a graph that the engine captured, with the same methods.
+
+    The engine calls `resolve_tasks` with the metadata of a step, then `replay` and `update`, in
+    either order. `replay` checks the step before it launches anything, and does not wait. The lane
+    issues the updates.
+
+    Args:
+        updates: Of the graph that is replaced.
+    """
+
+    def __new__(cls, updates: TaskUpdates) -> Self:
+        """Create an empty graph of torch_npu, which takes no arguments."""
+        del updates
+        made: Self = super().__new__(cls)
+        return made
+
+    def __init__(self, updates: TaskUpdates) -> None:
+        super().__init__()
+        self._updates = updates
+        self._metadata: Mapping[str, Any] | None = None
+
+    def resolve_tasks(self, source: Any) -> tuple[()]:
+        """Store the metadata of the step that is replayed next."""
+        self._metadata = source.context
+        return ()
+
+    def replay(self) -> None:
+        """Replay the graph and issue the updates of its tasks; returns as soon as all is queued.
+
+        Raises:
+            AttnUpdateError: From `TaskUpdates.replay`.
+        """
+        metadata, self._metadata = self._metadata, None
+        self._updates.replay(metadata)
+
+    def update(self, update_stream: Any, resolved_tasks: Any) -> None:
+        """Do nothing: `replay` issues the updates, on the lane's own stream."""
+        del update_stream, resolved_tasks

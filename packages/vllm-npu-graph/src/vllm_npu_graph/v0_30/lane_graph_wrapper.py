@@ -1,0 +1,47 @@
+"""vllm-ascend 0.30's FULL graphs under model runner v1, replayed without a host wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.forward_context import get_forward_context
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+
+from vllm_npu_graph.released_entries import ReleasedEntries
+from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+
+if TYPE_CHECKING:
+    from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
+
+
+class LaneGraphWrapper(ACLGraphWrapper):  # type: ignore[misc]
+    """Replaces the engine's wrapper; the lane orders its replays, without a host synchronisation.
+
+    Args:
+        adopted: Of the model.
+        given: Arguments of the engine's wrapper.
+    """
+
+    def __init__(self, *, adopted: AdoptedGraphs, **given: Any) -> None:
+        # Tells the engine that the caller orders replay and update: it then does not synchronise.
+        super().__init__(**{**given, "enable_enpu": True})
+        self._adopted = adopted
+        self.concrete_aclgraph_entries = ReleasedEntries(adopted.release_all)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Capture or replay the graph of the forward context's batch descriptor."""
+        context = get_forward_context()
+        if context.cudagraph_runtime_mode != self.runtime_mode:
+            return super().__call__(*args, **kwargs)
+        key = context.batch_descriptor
+        entry = self.concrete_aclgraph_entries.get(key)
+        if entry is None or entry.aclgraph is None:
+            result = super().__call__(*args, **kwargs)
+            entry = self.concrete_aclgraph_entries[key]
+            entry.aclgraph = self._adopted.adopt(entry.aclgraph, key, context.attn_metadata)
+            return result
+        if not isinstance(entry.aclgraph, LaneGraph):
+            # The engine updates this graph itself, in the order that it knows.
+            torch.get_device_module("npu").current_stream().synchronize()
+        return super().__call__(*args, **kwargs)

@@ -1,0 +1,71 @@
+"""vllm-ascend 0.30's model runner v1, with decode graphs that an update lane updates."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from vllm.config import CUDAGraphMode
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+from vllm_ascend.utils import use_updatable_graph
+from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
+
+from attn_update import UpdateLane
+from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
+from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
+
+if TYPE_CHECKING:
+    import torch
+
+    from vllm_npu_graph.options import Options
+
+_LOGGER = logging.getLogger("vllm.npu_graph")
+
+
+class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
+    """The engine's runner; `attention_update` is None for models and modes that are not covered."""
+
+    def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
+        super().__init__(vllm_config, device)
+        self.model: Any
+        self.attention_update: AdoptedGraphs | None = None
+        self._options = options
+        if options.graphs:
+            _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Load the model, then replace the engine's wrapper if its graphs are covered."""
+        super().load_model(*args, **kwargs)
+        if not self._options.attention:
+            return
+        reason = self._find_reason()
+        if reason is not None:
+            _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
+            return
+        lane = UpdateLane(
+            NpuDevice(self.device.index or 0),
+            updater=self._options.updater,
+            native_folder=self._options.native_folder,
+        )
+        adopted = self.attention_update = AdoptedGraphs(lane)
+        names = ("vllm_config", "runtime_mode", "use_eagle", "update_stream")
+        given = {name: getattr(self.model, name) for name in names}
+        given |= {"runnable": self.model.unwrap(), "cudagraph_options": self.model.aclgraph_options}
+        self.model = LaneGraphWrapper(adopted=adopted, **given)
+        told = (lane.updater, lane.updater_reason)
+        _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
+
+    def _find_reason(self) -> str | None:
+        mode, parallel = self.compilation_config.cudagraph_mode, self.parallel_config
+        if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
+            return f"mode {mode.name} captures no decode step of a fixed number of sequences"
+        if not use_updatable_graph(self.attn_backend):
+            return f"graphs of {self.attn_backend.__name__} have no tasks of their own"
+        if self.speculative_config is not None:
+            return "the engine's updates of a draft rely on the wait in front of the model's replay"
+        if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
+            return "attention under DCP or PCP was not tested"
+        if self.enable_enpu:
+            return "the engine orders updates by itself (ENPU_ENABLE)"
+        return None
