@@ -19,12 +19,13 @@ from qwen3_engine.qwen3.model import Qwen3Model
 from qwen3_engine.qwen3.model_config import Qwen3Config
 from qwen3_engine.qwen3.model_loader import load_model
 from qwen3_engine.serving.engine import Engine, EngineConfig, StepStatistics
-from qwen3_engine.serving.model_runner import EagerModelRunner, ModelRunner, TokenRunner
+from qwen3_engine.serving.model_runner import EagerModelRunner, ModelRunner
 from qwen3_engine.serving.sampling import SamplingParameters
 from qwen3_engine.serving.scheduler import SchedulerConfig, StepKind
 from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput
-from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch, pad_decode_batch
+from qwen3_engine.serving.step_batch import StepBatch, pad_decode_batch
 from qwen3_engine.serving.step_state import StepState
+from qwen3_engine.serving.token_runner import SamplingBatch, TokenRunner
 
 __all__ = [
     "Attend",

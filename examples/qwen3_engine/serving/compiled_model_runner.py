@@ -19,17 +19,19 @@ from npu_graph_runtime import GraphContext, runs_eagerly
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.qwen3.model_loader import load_model
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK
+from qwen3_engine.serving.token_steps import advance_by, sampling_specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from attn_update import Lengths
-    from npu_compile import Advance, CompiledModel, DecodeObserver
+    from npu_compile import CompiledModel, DecodeObserver
     from npu_graph_runtime import GraphDevice
     from npu_graph_runtime.planning import RunModeChoice
     from qwen3_engine.qwen3.model import Qwen3Model
-    from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch
+    from qwen3_engine.serving.step_batch import StepBatch
+    from qwen3_engine.serving.token_runner import SamplingBatch
 
 _ATTENTION_KIND = "fused_infer_attention_v1"
 _GROUP = "default"
@@ -143,13 +145,13 @@ class CompiledModelRunner:
             if decode_steps:
                 repeated = {
                     "steps": decode_steps,
-                    "advance": _advance_by(model, sampler, decode_steps),
+                    "advance": advance_by(model, sampler, decode_steps),
                     "growing": _STEP_ARGUMENTS[1:],
                 }
             groups = {_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))}
             decode_runner = DecodeRunner(
                 compiled,
-                inputs={**specs, **_sampling_specs(decode_steps)} if decode_steps else specs,
+                inputs={**specs, **sampling_specs(decode_steps)} if decode_steps else specs,
                 recorder=recorder,
                 lane=lane,
                 groups=groups,
@@ -279,29 +281,6 @@ class CompiledModelRunner:
         return self.model.compute_logits(hidden)
 
 
-def _advance_by(model: Qwen3Model, sampler: TokenSampler, steps: int) -> Advance:
-    """Return what samples a token of each row, and makes the inputs of the step behind it."""
-
-    def advance(
-        step: int, inputs: Mapping[str, torch.Tensor], hidden: torch.Tensor, /
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        tokens = sampler(
-            model.compute_logits(hidden),
-            temperatures=inputs["temperatures"],
-            seeds=inputs["seeds"],
-            positions=inputs["positions"],
-        )
-        if step + 1 == steps:
-            return tokens, {}
-        return tokens, {
-            "input_ids": tokens,
-            "positions": inputs["positions"] + 1,
-            "slot_mapping": inputs["slots"][:, step + 1].contiguous(),
-        }
-
-    return advance
-
-
 def _lengths(
     query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]
 ) -> dict[str, dict[str, list[int]]]:
@@ -320,15 +299,6 @@ def _inputs(batch: StepBatch) -> dict[str, torch.Tensor]:
         "positions": batch.positions,
         "slot_mapping": batch.slot_mapping,
         "block_table": batch.block_table,
-    }
-
-
-def _sampling_specs(steps: int) -> dict[str, InputSpec]:
-    padding_slot = PADDING_BLOCK * BLOCK_SIZE
-    return {
-        "temperatures": InputSpec(dtype=torch.float32),
-        "seeds": InputSpec(dtype=torch.int64),
-        "slots": InputSpec(dtype=torch.int32, trailing_shape=(steps,), pad_value=padding_slot),
     }
 
 

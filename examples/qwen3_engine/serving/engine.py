@@ -13,13 +13,15 @@ from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.serving.block_allocator import BlockAllocator
 from qwen3_engine.serving.scheduler import ScheduledStep, Scheduler, SchedulerConfig, StepKind
 from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput, Sequence
-from qwen3_engine.serving.step_batch import SamplingBatch, build_batch
+from qwen3_engine.serving.step_batch import build_batch
+from qwen3_engine.serving.token_runner import SamplingBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from qwen3_engine.qwen3.model_config import Qwen3Config
-    from qwen3_engine.serving.model_runner import ModelRunner, TokenRunner
+    from qwen3_engine.serving.model_runner import ModelRunner
+    from qwen3_engine.serving.token_runner import TokenRunner
 
 _US_PER_S = 1e6
 

@@ -8,7 +8,7 @@ import torch
 
 if TYPE_CHECKING:
     from qwen3_engine.qwen3.model import Qwen3Model
-    from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch
+    from qwen3_engine.serving.step_batch import StepBatch
 
 
 class ModelRunner(Protocol):
@@ -27,27 +27,6 @@ class ModelRunner(Protocol):
 
     def decode(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of a batch of one token a sequence; as :meth:`prefill` otherwise."""
-
-
-class TokenRunner(Protocol):
-    """Samples the tokens of a step on the device, of a decode step several a sequence.
-
-    Attributes:
-        decode_steps: tokens that :meth:`decode_tokens` samples of each sequence.
-    """
-
-    decode_steps: int
-
-    def prefill_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
-        """Return the token behind each sequence, ``[S, 1]``, int32, on the device."""
-
-    def decode_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
-        """Return the next tokens of each sequence, ``[S, decode_steps]``, int32, on the device.
-
-        Args:
-            batch: of one token a sequence.
-            sampling: of each sequence.
-        """
 
 
 class EagerModelRunner:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from qwen3_engine.errors import BatchError
-from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, slot
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK
 
 if TYPE_CHECKING:
@@ -69,37 +69,6 @@ class StepBatch:
     def last_token_rows(self) -> torch.Tensor:
         """Return the row of each sequence's last token: ``[S]``, int64, CPU."""
         return torch.cumsum(torch.tensor(self.query_lengths, dtype=torch.int64), dim=0) - 1
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SamplingBatch:
-    """How the next tokens of the ``S`` sequences of a step are sampled; tensors on the CPU.
-
-    Attributes:
-        temperatures: ``[S]``, float32.
-        seeds: ``[S]``, int64.
-        slots: ``[S, steps]``, int32, the cache slot of the token that each decode step computes;
-            behind the last token that a sequence wants a slot of the padding block.
-    """
-
-    temperatures: torch.Tensor
-    seeds: torch.Tensor
-    slots: torch.Tensor
-
-    @classmethod
-    def of(cls, sequences: Iterable[Sequence], *, steps: int) -> SamplingBatch:
-        """Return what so many decode steps need, or a prefill step (of one)."""
-        sequences = tuple(sequences)
-        slots = torch.full((len(sequences), steps), PADDING_BLOCK * BLOCK_SIZE, dtype=torch.int32)
-        for row, sequence in enumerate(sequences):
-            for step in range(sequence.num_wanted(steps)):
-                slots[row, step] = slot(sequence.blocks, sequence.num_tokens - 1 + step)
-        sampling = [sequence.request.sampling for sequence in sequences]
-        return cls(
-            temperatures=torch.tensor([each.temperature for each in sampling]),
-            seeds=torch.tensor([each.seed for each in sampling]),
-            slots=slots,
-        )
 
 
 def build_batch(sequences: Iterable[Sequence], *, max_blocks: int) -> StepBatch:

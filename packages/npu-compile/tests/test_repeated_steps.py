@@ -14,9 +14,9 @@ from npu_compile import (
     DecodeRunner,
     InputError,
     InputSpec,
-    OutputError,
     TokenSampler,
 )
+from npu_compile.errors import OutputError
 from npu_graph_runtime import GraphContext, GraphKey, runs_eagerly
 
 if TYPE_CHECKING:
