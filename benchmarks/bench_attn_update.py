@@ -1,14 +1,16 @@
-"""Host cost of rewriting attention arguments in a captured graph: attn_update against its peers.
+"""Host cost of updating attention arguments in a captured graph: attn_update against its peers.
 
 Run by `nox -s bench -- attn-update`. Options (as `--name=value`): `--layers=64`,
-`--sequences=16,256`, `--task-queues=0,1`, `--turns=24`. Each task queue setting is a process of its
-own, under `cann-sim run` with kernels that do nothing, so that only the host is measured. Prints a
-table and writes rows `{case, layers, sequences, task_queue, subject, microseconds_per_step_median,
-microseconds_per_step_minimum, ratio_to_floor}` to build/bench/attn-update.json.
+`--sequences=16,256`, `--task-queues=0,1`, `--turns=24`. Each task queue setting has a process of
+its own, under `cann-sim run` with kernels that do nothing, so that only the host is measured.
+Prints a table and writes rows `{case, layers, sequences, task_queue, subject,
+microseconds_per_step_median, microseconds_per_step_minimum, ratio_to_floor}` to
+build/bench/attn-update.json.
 
-A step is the replay and the update of all layers with lengths that changed. The floor is the bare
-aclnn call of every layer from C++ (attn_update_floor.cpp), with tensors described ahead, without
-begin, end, record and replay. A row "operator calls from Python" shows what torch adds to that.
+A step is the replay and the update of all layers with changed lengths. The floor is the bare aclnn
+call of every layer from C++ (attn_update_floor.cpp), with tensors described in advance and without
+begin, end, record and replay. The row "operator calls from Python" shows the cost that torch adds
+to that.
 """
 
 from __future__ import annotations
@@ -64,15 +66,15 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What all subjects capture: equal layers over one paged cache.
+    """The work that all subjects capture: equal layers over one paged cache.
 
     Attributes:
-        layers: with attention that is updated.
-        sequences: decoded at once.
-        arguments: of attention, without lengths.
-        stream: on which the subjects run.
-        before_attention: called in front of the attention of each layer that is captured.
-        first_length: of the keys, at the first step.
+        layers: number of layers with updated attention.
+        sequences: number of sequences decoded at once.
+        arguments: arguments of attention, without lengths.
+        stream: the stream of the subjects.
+        before_attention: called before the attention of each captured layer.
+        first_length: number of keys at the first step.
     """
 
     layers: int
@@ -121,13 +123,14 @@ def make_workload(layers: int, sequences: int) -> Workload:
 def make_protocol(
     workload: Workload, *, fused: bool, replay_first: bool = True, waits: bool = False
 ) -> Callable[[int], None]:
-    """Capture by torch_npu's calls alone and return the step of the engines' Python loop.
+    """Capture with only torch_npu's calls and return the step of the engines' Python loop.
 
     Args:
-        workload: What is captured.
-        fused: Whether torch_npu's one call for a layer is used.
-        replay_first: Whether the replay is given to the device in front of the updates.
-        waits: Whether the updates wait on the device for the replay before; else the caller waits.
+        workload: The work to capture.
+        fused: Whether torch_npu's single call per layer is used.
+        replay_first: Whether the replay is launched before the updates.
+        waits: Whether the updates wait on the device for the previous replay; if not, the caller
+            waits.
     """
     import torch
 
@@ -307,7 +310,7 @@ def build_floor() -> ctypes.CDLL:
 
 
 def make_floor(workload: Workload) -> Callable[[int], None]:
-    """Return the aclnn calls of all layers on a stream, issued by one C++ function."""
+    """Return a step: one C++ function launches the aclnn calls of all layers on a stream."""
     import torch
 
     torch_npu = importlib.import_module(TORCH_NPU)
@@ -426,11 +429,13 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
 
 
 def measure(steps: list[Callable[[int], None]], turns: int) -> list[list[float]]:
-    """Return the microseconds of each subject's steps, the subjects taking turns in every round.
+    """Measure the microseconds of each subject's steps; in every round all subjects take turns.
 
-    A turn begins with steps that are not counted, so that nobody pays for what the others left in
-    the caches, as in a decode loop. Each step begins with an empty device. The order of a round is
-    drawn, so that a noisy neighbour in a rhythm of its own does not meet the same subject.
+    A turn begins with steps that are not counted, so that no subject is affected by the cache
+    contents
+    of the previous one, as in a decode loop. Each step begins with an idle device. The order of a
+    round
+    is random, so that periodic noise of the machine does not always affect the same subject.
     """
     npu = importlib.import_module(TORCH_NPU).npu
     microseconds: list[list[float]] = [[] for _ in steps]

@@ -1,14 +1,14 @@
-"""Instructions of rewriting attention arguments: bench_attn_update.py without the noise.
+"""Instructions of updating attention arguments: bench_attn_update.py without the noise.
 
 Run by `nox -s bench -- attn-update-instructions`. Options (as `--name=value`): `--layers=64`,
 `--sequences=16,256`, `--steps=4`. Needs Valgrind with its headers (Debian and Ubuntu: `apt-get
-install valgrind`); without it the benchmark says so and measures nothing. Counts what the calling
-thread executes in a step, kernels doing nothing, the task queue off; a worker thread's share is
-what the caller saves by it. Prints a table and writes rows
+install valgrind`); without it the benchmark prints this and measures nothing. Counts the
+instructions of the calling thread in a step, with kernels that do nothing and the task queue off.
+Work of a worker thread is not counted, because the caller saves it. Prints a table and writes rows
 `{case, layers, sequences, task_queue, subject, instructions_per_step, ratio_to_floor}` to
 build/bench/attn-update-instructions.json.
 
-The number of instructions says nothing of caches, and is the same on a machine that others use.
+The number of instructions does not include effects of caches, and is the same on a busy machine.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Row:
 
 
 def subjects(layers: int) -> tuple[dict[str, Callable[[], object]], Callable[[], None]]:
-    """Return what is measured, ready to replay, and what waits for the device."""
+    """Return the measured subjects, ready to replay, and a function that waits for the device."""
     import torch
 
     from npu_graph_runtime import (

@@ -98,7 +98,7 @@ def capture(runner: CompiledModelRunner, num_sizes: int) -> float:
 
 
 def measure(folder: Path, layers: int, sizes: list[int]) -> list[Row]:
-    """Return one row for each mode, behind that of the floor."""
+    """Return the row of the floor, followed by one row for each mode."""
     device = NpuDevice()
     eager = load(folder, device, "eager", sizes)
     begun = time.perf_counter()

@@ -1,13 +1,14 @@
-"""What a compilation costs, cold and cached: the shapes of Qwen3-32B, weights on no device.
+"""The cost of a compilation, cold and cached: shapes of Qwen3-32B, weights on no device.
 
 Run by ``./nox -s bench -- compile``; options after the name, as ``--layers=64``, ``--rounds=3``.
 Prints a table and writes rows ``{case, layers, subject, seconds, ratio_to_floor,
-seconds_of_backend}`` to build/bench/compile.json: the least of some rounds, turn by turn. The floor
-is Dynamo alone, with a backend that runs the graph as it is; ``seconds_of_backend`` is the part
-between the call of a backend and its return, which is what the packages do. For the rows from the
-cache a new process each time is told to compile, and finds everything in the ``cache_folder`` that
-an earlier one filled: timed are `compile_model` and the first call, thus with what looks for the
-entry and compares it; left out are imports and the model's own making.
+seconds_of_backend}`` to build/bench/compile.json: the minimum of some rounds, in which subjects
+take turns. The floor is Dynamo alone, with a backend that runs the graph unchanged.
+``seconds_of_backend`` is the time between the call of a backend and its return, which is the work
+of the packages. For the rows from the cache, a new process compiles each time, and finds everything
+in the ``cache_folder`` that an earlier one filled. The time covers `compile_model` and the first
+call, including the lookup and comparison of the entry. It does not cover imports and the creation
+of the model.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def seconds_from_cache(layers: int, rounds: int, mode: str) -> list[float]:
 
 
 def compile_into(folder: str, mode: str, layers: int) -> None:
-    """Compile with a cache, and print the seconds and what the reports say of it."""
+    """Compile with a cache, and print the seconds and the cache section of the reports."""
     model = make_model(layers)
     device, inputs = NpuDevice(), make_inputs()
     names = (model.attention.name,)

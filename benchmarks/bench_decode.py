@@ -3,20 +3,20 @@
 Run by ``./nox -s bench -- decode``; options after the name, as ``--layers=28``, ``--sequences=8``,
 ``--rounds=6``, ``--task-queues=0,1``. Kernels of the simulator do nothing, so only the host is
 measured. Each setting of torch_npu's task queue has a process and a table of its own: with
-``TASK_QUEUE_ENABLE=0`` the calling thread launches; with 1, torch_npu's default, it hands launches
-to another thread, and the times are those of the calling thread alone, which waits where the other
-one has no core to itself. The table tells the load of the machine.
+``TASK_QUEUE_ENABLE=0`` the calling thread launches. With 1, torch_npu's default, it passes launches
+to another thread, and the times are those of the calling thread alone, which waits if the other
+thread has no core to itself. The table shows the load of the machine.
 
-In a process all modes and the peers (decode_peers.py) run turn by turn, so noise of the machine
-meets them alike. A turn begins with steps that are not counted, so that nobody pays for what the
-others left in the caches, as in a decode loop; each step begins with an empty device. Then come
-steps of three modes in parts (decode_parts.py), with the floor of each part.
+In a process all modes and the peers (decode_peers.py) take turns, so noise of the machine affects
+them equally. A turn begins with steps that are not counted, so that no subject is affected by the
+cache contents of the previous one, as in a decode loop. Each step begins with an idle device. Then
+come steps of three modes in parts (decode_parts.py), with the floor of each part.
 
 Prints tables and writes rows ``{case, task_queue, load_average, layers, sequences, subject,
 launches_per_step, microseconds_per_step_median, ratio_to_eager, floor_microseconds,
 ratio_to_floor}`` to build/bench/decode.json. Ratios are of medians: eager over subject, subject
-over its floor. What a row has not is null: a part has no launches and no ratio to eager; the floor
-of a whole step is the sum of those of its parts. Instructions: bench_decode_instructions.py.
+over its floor. Missing values are null: a part has no launches and no ratio to eager. The floor of
+a whole step is the sum of the floors of its parts. Instructions: bench_decode_instructions.py.
 
 The figure of the README: ``./nox -s bench -- decode --layers=64 --sequences=8 --task-queues=0
 --plot=docs/pictures/host-time.svg``. With ``--plot`` only the steps that it shows are measured.

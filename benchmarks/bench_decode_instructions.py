@@ -2,14 +2,14 @@
 
 Run by ``./nox -s bench -- decode-instructions``; options as ``--layers=2,4``, ``--sequences=8``,
 ``--steps=4``. Needs Valgrind with its headers (Debian and Ubuntu: `apt-get install valgrind`);
-without it the benchmark says so and measures nothing. Valgrind is some fifty times slower than the
-machine, so layers are few: the count of a deeper model follows from two that are shallower, as it
-grows by the same for each layer. The peer that compiles by npugraph_ex is left out for that reason.
-Counts what the calling thread executes, the task queue off. Prints a table and writes rows
+without it the benchmark prints this and measures nothing. Valgrind is some fifty times slower than
+the machine, so layers are few: the count grows by the same number per layer, so you can extrapolate
+from two shallow models. The peer that compiles with npugraph_ex is left out for that reason. Counts
+the instructions of the calling thread, with the task queue off. Prints a table and writes rows
 ``{layers, sequences, subject, instructions_per_step, ratio_to_eager}`` to
 build/bench/decode-instructions.json.
 
-The number of instructions says nothing of caches, and is the same on a machine that others use.
+The number of instructions does not include effects of caches, and is the same on a busy machine.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ Q_SIZE, KV_SIZE = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How much is measured: the size of the model, up to which one peers run, and the rounds."""
+    """Settings: the size of the model, the largest size for some peers, and the rounds."""
 
     layers: int
     peer_layers: int
@@ -100,7 +100,7 @@ class DecoderGraph:
     """Builds the ATen-level graph of a Qwen3-32B-shaped decoder with `npu::` operators.
 
     Args:
-        quantized: Whether what enters a linear layer behind a norm is quantised to int8.
+        quantized: Whether inputs of linear layers after a norm are quantised to int8.
     """
 
     def __init__(self, *, quantized: bool) -> None:
@@ -142,7 +142,7 @@ class DecoderGraph:
         return node
 
     def linear(self, hidden: Node, name: str, number: int) -> Node:
-        """Call the linear layer behind a norm, as engines write it for either kind of weights."""
+        """Call the linear layer after a norm, as engines write it for either kind of weights."""
         weight = self._parameters[f"{name}_{number}"]
         if not self.quantized:
             return self.call(torch.ops.aten.linear.default, hidden, weight)
@@ -319,11 +319,13 @@ def hand_written_swiglu(module: GraphModule) -> int:
 
 
 def careful_swiglu(module: GraphModule) -> int:
-    """Fuse silu(gate) * up by hand and promise what a rule promises, for this spelling alone.
+    """Fuse silu(gate) * up by hand with the guarantees of a rule, for this spelling alone.
 
-    Beside what `hand_written_swiglu` looks at: no keyword arguments, device, shapes, one stream, no
-    write between the nodes, the product is in memory of its own, no more launches than before; and
-    the reason is kept for each place that is left alone, the names for each that is not.
+    In addition to `hand_written_swiglu` it checks: no keyword arguments, device, shapes, one
+    stream, no
+    write between the nodes, the product has its own memory, no more launches than before. It
+    records
+    the reason for each place that it leaves alone, and the names for each that it does not.
     """
     graph = module.graph
     aten, npu = torch.ops.aten, torch.ops.npu
@@ -577,7 +579,7 @@ def miss_case(
 
 
 def roads(layers: int) -> dict[str, float]:
-    """Return the seconds of one Dynamo graph that writes, by each road."""
+    """Return the seconds of one Dynamo graph that writes, for each method."""
     pipeline = fx_passes.default_npu_pipeline()
     seconds: dict[str, float] = {}
 
@@ -612,7 +614,7 @@ def roads(layers: int) -> dict[str, float]:
 
 
 def road_rows(layers: int) -> list[Row]:
-    """Measure what it costs to make a graph functional before the rules, and to bring it back."""
+    """Measure making a graph functional before the rules, and re-inplacing it after."""
     rounds = [roads(layers) for _ in range(2)]
     least = {name: min(each[name] for each in rounds) for name in rounds[0]}
     floor = next(iter(least.values()))

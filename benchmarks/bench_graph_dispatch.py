@@ -84,7 +84,7 @@ class EngineKey(NamedTuple):
 
 
 class EngineWrapper:
-    """The replay path of an engine's wrapper, reduced to what it has to do."""
+    """The replay path of an engine's wrapper, reduced to the necessary steps."""
 
     def __init__(self, key: EngineKey, graph: DeviceGraph, addresses: list[int] | None) -> None:
         self.key = key
@@ -100,7 +100,7 @@ class EngineWrapper:
 
 
 class ExactSignatureRunner:
-    """A runner by exact signature, reduced to what it has to do at a replay."""
+    """A runner by exact signature, reduced to the necessary steps of a replay."""
 
     def __init__(
         self, graph: DeviceGraph, inputs: list[torch.Tensor], output: torch.Tensor
@@ -162,11 +162,11 @@ class Silent:
 def subjects(
     name: str, tensors: int
 ) -> tuple[dict[str, Callable[..., object]], list[torch.Tensor], AbstractContextManager[object]]:
-    """Return what is measured, ready to replay, the arguments of a call, and the span of a step.
+    """Return the measured subjects, ready to replay, a call's arguments, and the span of a step.
 
     Args:
-        name: of the device, ``fake`` or ``npu``.
-        tensors: arguments of a call.
+        name: name of the device, ``fake`` or ``npu``.
+        tensors: number of arguments of a call.
     """
     device: GraphDevice = _simulated_npu() if name == "npu" else FakeDevice()
     context = GraphContext()

@@ -2,11 +2,11 @@
 
 Run by ``./nox -s bench -- graph-dispatch-instructions``; options as ``--tensors=1,17``. Needs
 Valgrind with its headers (Debian and Ubuntu: `apt-get install valgrind`); without it the benchmark
-says so and measures nothing. Counts what the calling thread executes in a call. Prints a table and
-writes rows ``{tensors, subject, instructions_per_call, instructions_above_floor}`` to
+prints this and measures nothing. Counts the instructions of the calling thread in a call. Prints a
+table and writes rows ``{tensors, subject, instructions_per_call, instructions_above_floor}`` to
 build/bench/graph-dispatch-instructions.json.
 
-The number of instructions says nothing of caches, and is the same on a machine that others use.
+The number of instructions does not include effects of caches, and is the same on a busy machine.
 """
 
 from __future__ import annotations

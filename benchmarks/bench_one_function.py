@@ -1,12 +1,13 @@
-"""`graphed` beside an exact-signature runner, `make_graphed_callables`, and static inputs.
+"""`graphed` compared with an exact-signature runner, `make_graphed_callables`, and static inputs.
 
 Run by ``./nox -s bench -- one-function``; options as ``--tensors=1,17``, ``--calls=300``,
-``--signatures=100``. The real torch_npu over cann-sim; subjects take turns in one process, and time
-is that of the calling thread, in which no kernel runs. Kernels compute here: `graphed` compares the
-arguments of a first call with what it left of them, to learn what the function writes.
-`make_graphed_callables` is torch_npu's form of torch.cuda's: the one of CUDA does not run here.
-Meta's wheel calls `torch.cuda`: for the run, the four names that it needs are those of `torch.npu`.
-`npu_compile.StaticInputs` are measured as what fills the buffers in place of graphed's own copies.
+``--signatures=100``. It uses the real torch_npu over cann-sim. Subjects take turns in one process,
+and time is that of the calling thread, in which no kernel runs. Kernels compute here, because
+`graphed` compares the arguments of a first call before and after it, to find the ones that the
+function writes. `make_graphed_callables` is torch_npu's version of torch.cuda's, which does not run
+here. Meta's wheel calls `torch.cuda`: for the run, the four names that it needs are those of
+`torch.npu`. `npu_compile.StaticInputs` are measured as a way to fill the buffers instead of
+graphed's own copies.
 
 The memory is that after as many signatures of some MiB each: allocated in buffers and pools, and
 graphs alive. Prints Markdown tables and writes rows to build/bench/one-function.json. The counts of
@@ -57,12 +58,12 @@ STATIC = "`StaticInputs`, replay, clone"
 
 
 def body(first: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
-    """Do what has a few launches and one result."""
+    """A body with a few launches and one result."""
     return ((first + 1) * 2 - first).sum(1)
 
 
 def makers(device: NpuDevice) -> dict[str, Callable[[], Callable[..., Any]]]:
-    """Return what makes each subject."""
+    """Return a function for each subject that makes it."""
     make = importlib.import_module("torch_npu").npu.make_graphed_callables
     return {
         GRAPHED: lambda: by_graphed(body, device),
@@ -118,7 +119,7 @@ def host_times(device: NpuDevice, tensors: int, calls: int) -> dict[str, float]:
 
 
 def memory(device: NpuDevice, make: Callable[[], Callable[..., Any]], count: int) -> dict[str, Any]:
-    """Return what a subject holds after as many signatures."""
+    """Return the memory of a subject after as many signatures."""
     gc.collect()
     device.synchronize()
     device.empty_cache()

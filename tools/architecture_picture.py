@@ -1,7 +1,8 @@
-"""Draws how the packages depend on each other: ``python tools/architecture_picture.py FILE``.
+"""Draws the dependencies between the packages: ``python tools/architecture_picture.py FILE``.
 
-The boxes and their places are written here. The lines are read from the packages' metadata, so the
-picture in docs/pictures/architecture.svg shows what they declare; a test compares the two.
+The boxes and their positions are defined here. The lines are read from the packages' metadata, so
+the picture in docs/pictures/architecture.svg shows the declared dependencies; a test compares the
+two.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ROW_TITLES = (
 
 @dataclass(frozen=True)
 class Box:
-    """One box: its top left corner, what it does in a few words, and its colour."""
+    """One box: its top left corner, a few words about its purpose, and its colour."""
 
     x: int
     y: int

@@ -157,7 +157,7 @@ def _own_names(tree: ast.Module) -> set[str]:
 
 
 def _operator_namespaces(tree: ast.Module) -> set[str]:
-    """Return the names that stand for `torch.ops` or a part of it, whose private names are data."""
+    """Return the names that refer to `torch.ops` or a part of it, whose private names are data."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("torch.ops."):
@@ -216,7 +216,7 @@ def _misplaced_private_names(path: Path, tree: ast.Module) -> Iterator[tuple[int
 
 
 def violations(path: Path) -> Iterator[str]:
-    """Yield ``path:line: what is wrong`` for each rule that the file breaks."""
+    """Yield ``path:line: message`` for each rule that the file breaks."""
     if path.stem in EMPTY_NAMES:
         yield f"{path}:1: the file name `{path.name}` says nothing; name it after its main noun"
     if "tests" in path.parts:
@@ -231,7 +231,7 @@ def violations(path: Path) -> Iterator[str]:
 
 
 def crowded_folders(files: Iterable[Path]) -> Iterator[str]:
-    """Yield what is wrong with folders of so many modules that no part is seen."""
+    """Yield a message for each folder with too many modules."""
     modules = [
         path for path in files if not path.name.startswith("_") and "tests" not in path.parts
     ]

@@ -1,10 +1,10 @@
-"""Compiles what is C++ here for aarch64, on another machine, and runs what needs no Python there.
+"""Cross-compiles our C++ code for aarch64, and runs the parts that need no Python in emulation.
 
-Run as ``python tools/cross_build.py WHEELS BUILT``, by ``./nox -s aarch64``. WHEELS holds the
-aarch64 wheels of torch and torch_npu, unpacked; BUILT gets what is compiled. Wanted on the machine:
+Run as ``python tools/cross_build.py WHEELS BUILT``, or by ``./nox -s aarch64``. WHEELS contains the
+unpacked aarch64 wheels of torch and torch_npu; BUILT receives the results. The machine needs
 g++-aarch64-linux-gnu and, to run the simulated runtime in emulation, qemu-user. An emulator on an
-x86 host keeps that host's order of memory accesses: it finds what is missing or wrong in itself,
-not what aarch64's weaker order would show.
+x86 host keeps that host's order of memory accesses. It therefore finds missing or wrong code, but
+not errors that only aarch64's weaker memory order would reveal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keep the register of docs/fidelity.md in step with the probes of npu-graph-check.
+"""Keeps the register of docs/fidelity.md in step with the probes of npu-graph-check.
 
-``python tools/fidelity_register.py`` says what is not in step; ``--write`` gives ids to new rows,
-writes which probes observe a row, and makes ``register/rows.json`` of npu-graph-testing anew. The
-page is the source of the words, the probes of which rows they observe.
+``python tools/fidelity_register.py`` reports differences. ``--write`` gives ids to new rows, writes
+which probes observe a row, and regenerates ``register/rows.json`` of npu-graph-testing. The page is
+the source of the texts; the probes are the source of the rows that they observe.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def register(text: str) -> dict[str, dict[str, str]]:
 
 
 def problems(text: str, observed: Mapping[str, list[str]]) -> list[str]:
-    """Return what a person has to mend: what `in_step` cannot decide."""
+    """Return the problems that a person must fix, because `in_step` cannot decide."""
     ids = [cells[0] for _, cells in _rows(text.splitlines())]
     found = [
         f"the id {each} is used {count} times" for each, count in Counter(ids).items() if count > 1

@@ -1,14 +1,14 @@
-"""Runs test files that others wrote for torch_npu on simulated CANN, each in a process of its own.
+"""Runs third-party test files for torch_npu on simulated CANN, each in a process of its own.
 
     python tools/foreign_tests.py CHECKOUT --folder test/test_custom_ops --lift --into rows.json
 
-CHECKOUT is a clone of op-plugin or of torch_npu, a bare one too; nothing of it is changed. A file
-runs in a copy of this process, which has imported torch and torch_npu and not used the device yet.
-`--lift` makes `unittest.skip` skip nothing. `--names advance,rotate` takes the files with one of
-the words in their name, `--sample N` so many of the files, the same ones for the same `--seed`.
-Prints a line for each file and for each test that did not pass, with the last line of its reason;
-`--into` writes rows `{file, test, outcome, reason}`. The exit status is 0 where every file ran to
-its end, whatever its tests said.
+CHECKOUT is a clone of op-plugin or of torch_npu, which may be bare; it is not changed. A file runs
+in a copy of this process, which has imported torch and torch_npu but not used the device yet.
+`--lift` makes `unittest.skip` skip nothing. `--names advance,rotate` selects the files with one of
+the words in their name, `--sample N` selects N of the files, the same ones for the same `--seed`.
+Prints a line for each file and for each test that did not pass, with the last line of its reason.
+`--into` writes rows `{file, test, outcome, reason}`. The exit status is 0 if every file ran to its
+end, whatever the outcomes of its tests.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _REASON_CHARACTERS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What became of one test.
+    """The outcome of one test.
 
     Attributes:
         file: Path in the checkout.
-        test: Its identifier; empty where the file as a whole did not run to its end.
+        test: Its identifier; empty if the file as a whole did not run to its end.
         outcome: passed, failed, error, skipped, or ended (the process died, or took too long).
-        reason: The last line of what was said; empty where it passed.
+        reason: The last line of the message; empty if it passed.
     """
 
     file: str
@@ -107,7 +107,7 @@ def _run_here(path: Path, file: str, *, lifted: bool) -> list[Row]:
 
 
 def _run_forked(path: Path, file: str, *, lifted: bool, seconds: float) -> list[Row]:
-    """Run a file in a copy of this process; what it prints goes nowhere."""
+    """Run a file in a copy of this process and discard its output."""
     with tempfile.TemporaryFile("w+") as answer:
         child = os.fork()
         if child == 0:

@@ -1,7 +1,7 @@
 """Writes the tables of docs/how-to/diagnose-a-hang.md from the table of error codes.
 
-``python tools/hang_page.py`` compares, with status 1 where they differ; ``--write`` writes. Needs
-npu_graph_runtime. What stands around the tables is written by hand.
+``python tools/hang_page.py`` compares, and exits with status 1 if they differ; ``--write`` writes.
+Needs npu_graph_runtime. The text around the tables is written by hand.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FIRST = ("DeviceTimeoutError", "DeadlockError", "KernelError", "TaskGroupError")
 
 
 def with_tables(page: str) -> str:
-    """Return the page with the tables as they have to be.
+    """Return the page with up-to-date tables.
 
     Args:
-        page: its text, with the line behind which they stand.
+        page: text of the page, which contains the line that the tables follow.
     """
     written, mark, _ = page.partition(BEGIN)
     if not mark:

@@ -1,4 +1,4 @@
-"""The rows of faults that seeds decided: a table, what was wrong, and the exit status."""
+"""The rows of seeded faults: a table, the failures, and the exit status."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rich.table import Table
 
 
 def conclude_faults(rows: list[dict[str, Any]], title: str) -> int:
-    """Print what was met, by engine and kind, and what was wrong; return the exit status.
+    """Print the faults by engine and kind, and the failures; return the exit status.
 
     Args:
         rows: One for each fault: ``engine``, ``kind``, ``seed``, the error that was ``told``, if
-            one was, and what was ``wrong``.
-        title: Above the table.
+            there was one, and what was ``wrong``.
+        title: Title of the table.
     """
     table = Table(
         "engine", "what fails", "faults", "named errors", "no error", "wrong", title=title

@@ -1,4 +1,4 @@
-"""Faults that a seed decides: what fails, where, and while what is decoded."""
+"""Faults derived from a seed: the fault, its place, and the requests decoded meanwhile."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def write_adapters(checkpoint: Path) -> None:
 def judge_rows(
     rows: list[dict[str, Any]], checkpoint: Path, given: list[str | None]
 ) -> list[dict[str, Any]]:
-    """Return what transformers says of the tokens of each row, by the adapter of each sequence."""
+    """Let transformers judge the tokens of each row, using the adapter of each sequence."""
     prompts, _ = compare_load(len(given))
     models = {None: checkpoint, **{name: merged_of(checkpoint, name) for name in ADAPTERS}}
     own = {name: [at for at, each in enumerate(given) if each == name] for name in models}

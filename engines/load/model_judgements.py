@@ -1,4 +1,4 @@
-"""What transformers' judgement of the tokens of a model says: rounding, or something wrong."""
+"""Interprets transformers' judgement of a model's tokens: rounding, or an error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LEAST_LIKELIEST = 0.925
 
 
 def find_unlikely(row: dict[str, Any]) -> list[str]:
-    """Return what transformers finds wrong in the tokens of a row, or not wrong in a control.
+    """Return the errors that transformers finds in the tokens of a row, or misses in a control.
 
     Args:
-        row: Of tokens; names its ``model``.
+        row: Row with tokens; names its ``model``.
     """
     if "worst_token" not in row:
         return ["transformers did not judge its tokens"]

@@ -1,7 +1,8 @@
-"""How near to each other the tokens are in which two engines first differ, by the logits of one.
+"""Margins between the tokens in which two engines first differ, by the logits of one engine.
 
-Behind the first token that differs two sequences are two texts, so it alone says something: were
-the two tokens nearly equally likely, rounding decided; else something is wrong.
+After the first differing token two sequences are different texts, so only this token is
+informative. If the two tokens were nearly equally likely, rounding decided; otherwise there is an
+error.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ KEPT = 8
 
 
 class TokenMargins:
-    """Keeps the largest logits behind each token that a model runner samples.
+    """Stores the largest logits after each token that a model runner samples.
 
     Args:
         runner: The engine's model runner.
 
     Attributes:
-        tops: By sequence, for each token: the likeliest tokens, their logits, and the standard
+        tops: For each token of each sequence: the likeliest tokens, their logits, and the standard
             deviation of all logits there.
     """
 

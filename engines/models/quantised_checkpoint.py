@@ -1,8 +1,8 @@
-"""A checkpoint of int8 weights in ModelSlim's format, made of a float one.
+"""A checkpoint of int8 weights in ModelSlim's format, converted from a float one.
 
-What vllm-ascend reads: `quant_model_description.json` says how each weight is kept, and beside each
-int8 weight stand its scales. Activations are quantised token by token (`W8A8_DYNAMIC`), or by a
-scale and an offset that were found by running the float model (`W8A8`).
+It has the form that vllm-ascend reads: `quant_model_description.json` says how each weight is
+stored, and each int8 weight comes with its scales. Activations are quantised per token
+(`W8A8_DYNAMIC`), or by a scale and an offset determined by running the float model (`W8A8`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def quantise_checkpoint(source: Path, folder: Path, scheme: Scheme) -> None:
 
 
 def quantised_weight(weight: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return an int8 weight [out, in] and what it is multiplied with, one number a row."""
+    """Return an int8 weight [out, in] and its scales, one per row."""
     scale = (weight.float().abs().amax(1, keepdim=True) / HIGHEST).to(weight.dtype)
     rounded = (weight.float() / scale.float()).round().clamp(LOWEST, HIGHEST)
     return {
@@ -65,7 +65,7 @@ def quantised_weight(weight: torch.Tensor) -> dict[str, torch.Tensor]:
 def static_activation(
     parts: dict[str, torch.Tensor], least: float, most: float
 ) -> dict[str, torch.Tensor]:
-    """Return what quantises the input of a layer, and what its int32 sums are turned back with.
+    """Return the parameters that quantise the input of a layer and dequantise its int32 sums.
 
     Args:
         parts: The quantised weight.

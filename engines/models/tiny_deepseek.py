@@ -71,14 +71,14 @@ def write_checkpoint(
 
 
 def add_draft(folder: Path, *, dtype: torch.dtype, seed: int = 7) -> None:
-    """Add to a checkpoint a layer that drafts (MTP), as DeepSeek's has one behind its last.
+    """Add a drafting layer (MTP) to a checkpoint, after its last layer, as DeepSeek's has.
 
-    About every second draft is the token that was given last; see `tiny_eagle3.write_draft`.
+    About every second draft is the previous token; see `tiny_eagle3.write_draft`.
 
     Args:
-        folder: Of a checkpoint without experts.
-        dtype: Of its weights.
-        seed: Of the layer's weights.
+        folder: Folder of a checkpoint without experts.
+        dtype: Dtype of its weights.
+        seed: Seed of the layer's weights.
     """
     write_checkpoint(folder / "draft", num_layers=1, dtype=dtype, seed=seed)
     weights = load_file(folder / "model.safetensors")

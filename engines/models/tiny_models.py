@@ -1,4 +1,4 @@
-"""The checkpoints of the sessions' models, by what a session calls them."""
+"""The checkpoints of the sessions' models, by the name that a session uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SCHEMES: tuple[Scheme, ...] = ("W8A8", "W8A8_DYNAMIC")
 
 
 class Described(Protocol):
-    """What a variant says of its model."""
+    """A variant's description of its model."""
 
     @property
     def model(self) -> str:
-        """What is run."""
+        """Name of the model."""
 
     @property
     def dtype(self) -> str:

@@ -1,4 +1,4 @@
-"""The page of what was run of an engine: printed, or written where it stands."""
+"""The page of the runs of an engine: printed, or written to its place."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def print_or_write(description: str | None, page: Path, make: Callable[[Path, st
     """Print a page, or write it.
 
     Args:
-        description: Of the script.
-        page: Where it stands.
-        make: Returns its text; gets the folder of rows, and the page as it is, whose cells that
-            were not run again it keeps.
+        description: Description of the script.
+        page: Path of the page.
+        make: Returns the text of the page. It gets the folder of rows and the present page, whose
+            cells it keeps if they were not run again.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--write", action="store_true")

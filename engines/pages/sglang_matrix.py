@@ -1,8 +1,8 @@
-"""The page of what was run of SGLang: loads and parts of ours, or why not.
+"""The page of SGLang's runs: loads and our parts, or the reason why there was no run.
 
-Run as ``python -m engines.pages.sglang_matrix`` behind the sessions, whose rows it reads from
-build/engines/sglang*.json; it prints the page, and ``--write`` writes docs/engines-sglang.md. What
-was not run again stands as it was in that page.
+Run as ``python -m engines.pages.sglang_matrix`` after the sessions, whose rows it reads from
+build/engines/sglang*.json. It prints the page; ``--write`` writes docs/engines-sglang.md. Rows that
+were not run again keep their text.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ OTHERS = {
 
 
 def told_of_decode(row: dict[str, Any]) -> str:
-    """Return what a row of engines/sglang/session.py says beside its tokens."""
+    """Return the text for a row of engines/sglang/session.py, besides its tokens."""
     waits, steps = row["waits_in_graph_steps"], row["graph_steps"]
     told = f"the host waits in {waits} of {steps} steps of a graph; {row['replays']} replays"
     return f"{told}{told_of_pages(row)}"
 
 
 def told_of_pages(row: dict[str, Any]) -> str:
-    """Return what a row says of sequences that had to give their pages back."""
+    """Return the text for a row about sequences that had to return their pages."""
     retracted = row.get("retracted")
     return f"; {retracted} sequences gave their pages back" if retracted else ""
 
 
 def told_of_prefill(row: dict[str, Any]) -> str:
-    """Return what a row of engines/sglang/prefill.py says beside its tokens."""
+    """Return the text for a row of engines/sglang/prefill.py, besides its tokens."""
     return f"{row['chunks_by_graph']} of {row['chunks']} chunks by graph{told_of_pages(row)}"
 
 
 def told_of_eagle(row: dict[str, Any]) -> str:
-    """Return what a row of engines/sglang/eagle.py says beside its tokens."""
+    """Return the text for a row of engines/sglang/eagle.py, besides its tokens."""
     return (
         f"{row['verifications']} verifications; {row['task_updates']} updates, "
         f"{row['synchronisations']} waits{told_of_pages(row)}"
@@ -51,7 +51,7 @@ def told_of_eagle(row: dict[str, Any]) -> str:
 
 
 def told_of_fusions(row: dict[str, Any]) -> str:
-    """Return what a row of engines/sglang/fusions.py says beside its tokens."""
+    """Return the text for a row of engines/sglang/fusions.py, besides its tokens."""
     told = f"{row['replayed_kernels'] / row['replays']:.1f} kernels a step"
     if row["differ"]:
         differ = f"first differences in {row['differ']} sequences"
@@ -129,13 +129,13 @@ def read_rows(folder: Path) -> dict[Line, str]:
 
 
 def read_page(text: str) -> dict[Line, str]:
-    """Return the lines of a page that say what a run found."""
+    """Return the lines of a page with results of runs."""
     found = re.finditer(r"^\| (.+), \d+ sequences \| (.+?) \| \d+ of .*$", text, re.MULTILINE)
     return {(line[1], line[2]): line[0] for line in found}
 
 
 def order(line: Line) -> tuple[int, str, int]:
-    """Return where a line stands: by the load, its model, and the part."""
+    """Return the sort key of a line: the load, its model, and the part."""
     loads = list(dict.fromkeys(load for load, _, _ in SESSIONS.values()))
     what, part = line
     number = next(number for number, load in enumerate(loads) if what.startswith(f"{load}, "))
@@ -144,7 +144,7 @@ def order(line: Line) -> tuple[int, str, int]:
 
 
 def page(folder: Path, before: str) -> str:
-    """Return the page; what was not run again stands as in the page before."""
+    """Return the page; lines that were not run again are copied from the previous page."""
     lines = ["| load | part | tokens of the engine alone | |", "|---|---|---|---|"]
     found = read_page(before) | read_rows(folder)
     lines += [found[each] for each in sorted(found, key=order)]

@@ -1,8 +1,8 @@
-"""The page of what was run of vLLM-Ascend: models, modes and parts of ours, or why not.
+"""The page of vLLM-Ascend's runs: models, modes and our parts, or the reason for no run.
 
-Run as ``python -m engines.pages.vllm_matrix`` behind the sessions, whose rows it reads from
-build/engines/vllm*.json; it prints the page, and ``--write`` writes docs/engines-vllm.md. What was
-not run again stands as it was in that page; a cell without a run says why.
+Run as ``python -m engines.pages.vllm_matrix`` after the sessions, whose rows it reads from
+build/engines/vllm*.json. It prints the page; ``--write`` writes docs/engines-vllm.md. Cells that
+were not run again keep their text; a cell without a run says why.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ SESSIONS = {
 
 
 def read_page(text: str) -> dict[tuple[str, str, str], str]:
-    """Return the cells of a page that say what a run found, by model, name of the part and mode."""
+    """Return the cells of a page with results of runs, by model, name of the part and mode."""
     found = {}
     for line in text.splitlines():
         texts = line.strip("| ").split(" | ")
@@ -158,7 +158,7 @@ def read_page(text: str) -> dict[tuple[str, str, str], str]:
 
 
 def cell(row: dict[str, Any]) -> str:
-    """Return what a run found."""
+    """Return the text for the result of a run."""
     other = row.get("compared_with", "stock")
     told = f"{row['equal_tokens']:,} of {row['num_tokens']:,} tokens of `{other}`"
     told += f", {row['sequences']} sequences"
@@ -177,7 +177,7 @@ def cell(row: dict[str, Any]) -> str:
 
 
 def page(rows: list[dict[str, Any]], before: str = "") -> str:
-    """Return the page; what was not run again stands as in the page before."""
+    """Return the page; cells that were not run again are copied from the previous page."""
     cells = read_page(before)
     for row in rows:
         cells[row["model"], PARTS[row["name"]], row["mode"]] = cell(row)

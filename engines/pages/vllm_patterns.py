@@ -1,10 +1,11 @@
-"""The patterns that vllm-ascend rewrites, and what fx-passes makes of the same graphs.
+"""The patterns that vllm-ascend rewrites, and the result of fx-passes on the same graphs.
 
 Run as ``cann-sim run -- python -m engines.pages.vllm_patterns``. Every pattern class of the
-installed vllm-ascend is made as its own passes make it, its pattern traced, and the graph given to
-fx-passes: to the default pipeline, to that with the forms of the engine, and to that with the rules
-for tensor parallelism of two ranks. Then the same with what the engine's layers emit. The table is
-compared with docs/vllm-ascend-patterns.md; ``--write`` writes it there.
+installed vllm-ascend is created as its own passes create it, its pattern is traced, and the graph
+is passed to fx-passes: to the default pipeline, to the one with the engine's forms, and to the one
+with the rules for tensor parallelism of two ranks. Then the same is done with the operators that
+the engine's layers emit. The table is compared with docs/vllm-ascend-patterns.md; ``--write``
+writes it there.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Row:
     remark: str = ""
 
     def traced(self, *tensors: Any) -> object:
-        """Return what the function does, or what stands for it in a graph that goes on."""
+        """Return the result of the function, or its placeholder in a graph that continues."""
         if self.file == "sequence_parallelism":
             # The engine reduces in place, which is nobody's affair where it has just computed that.
             tensors = (tensors[0].relu(), *tensors[1:])
@@ -91,7 +92,7 @@ class Row:
 
 
 def declare_operators() -> list[object]:
-    """Declare what only a build for an NPU registers; returns what has to be kept."""
+    """Declare operators that only a build for an NPU registers; keep the result alive."""
     import torch
 
     kept: list[object] = []
@@ -145,7 +146,7 @@ def make_config(folder: Path) -> Any:
 
 
 def pattern_rows(config: Any) -> Iterator[Row]:
-    """Yield what every pattern class of the engine looks for."""
+    """Yield a row for every pattern class of the engine."""
     heads = {"head_dim": 128, "num_heads": 4, "num_kv_heads": 2}
     files = (
         "norm_quant_fusion_pass",
@@ -177,7 +178,7 @@ def pattern_rows(config: Any) -> Iterator[Row]:
 
 
 def layer_rows() -> Iterator[Row]:  # noqa: C901 - a function for each layer
-    """Yield what the engine's layers emit, spelt as they do."""
+    """Yield the operators that the engine's layers emit, in the same spelling."""
     import torch
     import torch_npu
 
@@ -253,7 +254,7 @@ def layer_rows() -> Iterator[Row]:  # noqa: C901 - a function for each layer
 
 
 def noop_row() -> Row:
-    """Return what the engine's pass for no-ops removes; it has no pattern class."""
+    """Return the row of the engine's pass for no-ops, which has no pattern class."""
     import torch
 
     x = torch.ones((8, 64), device="npu")

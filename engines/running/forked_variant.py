@@ -22,13 +22,13 @@ def run_forked(
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows.
 
-    What it started ends with it.
+    Processes that it started end with it.
 
     Args:
-        run: Gives the rows.
-        described: What a row begins with that says why there is none.
+        run: Returns the rows.
+        described: The beginning of a row that says why there is no result.
         log: Where the process prints.
-        limit: Seconds; None for as long as it takes.
+        limit: Seconds; None for no limit.
     """
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)

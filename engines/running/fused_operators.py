@@ -1,7 +1,7 @@
-"""Fused operators taken apart, and norms made wrong: what a fused graph is compared with.
+"""Decomposed fused operators, and wrong norms, to compare a fused graph with.
 
-A fused operator rounds otherwise than what it replaced. Where those stand for it and all tokens are
-the unfused ones, that rounding is all that fusions changed.
+A fused operator rounds differently from the operators it replaced. If its decomposition gives the
+tokens of the unfused model, this rounding is the only change.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def make_norms_wrong(module: GraphModule) -> bool:
 
 
 def take_apart(module: GraphModule, others: Mapping[Any, Callable[..., Any]] | None = None) -> bool:
-    """Let the operators that a fused one replaced stand for it, with its arguments.
+    """Replace fused operators by the operators that they replaced.
 
     Args:
         module: Its graph is changed in place.
-        others: What stands for an engine's own fused operators.
+        others: Decompositions of an engine's own fused operators.
     """
     import torch
 
@@ -61,7 +61,7 @@ def copied() -> Callable[[Any], Any]:
 def norm_and_dynamic_quant(
     x: Any, residual: Any, weight: Any, *, epsilon: float = 1e-6, **_given: Any
 ) -> tuple[Any, ...]:
-    """Return what `npu_add_rms_norm_dynamic_quant` does, rounding the norm."""
+    """Emulate `npu_add_rms_norm_dynamic_quant`, rounding the norm."""
     import torch_npu
 
     normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
@@ -72,7 +72,7 @@ def norm_and_dynamic_quant(
 def norm_and_quant(
     x: Any, residual: Any, weight: Any, scale: Any, offset: Any, *, epsilon: float = 1e-6
 ) -> tuple[Any, ...]:
-    """Return what `npu_add_rms_norm_quant` does, rounding the norm and the scale's reciprocal."""
+    """Emulate `npu_add_rms_norm_quant`, rounding the norm and the scale's reciprocal."""
     import torch
     import torch_npu
 
@@ -84,7 +84,7 @@ def norm_and_quant(
 
 
 def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
-    """Return what `npu_dequant_swiglu_quant` does, rounding the product."""
+    """Emulate `npu_dequant_swiglu_quant`, rounding the product."""
     import torch_npu
 
     quantised, scale = torch_npu.npu_dynamic_quant(copied()(torch_npu.npu_swiglu(x)))

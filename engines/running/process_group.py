@@ -20,17 +20,17 @@ Rows = list[dict[str, Any]]
 def run_group(
     module: str, given: str, environment: Mapping[str, str], log: Path, limit: float
 ) -> str | None:
-    """Run a module of engines; nothing of its engine has to be taken down.
+    """Run a module of engines in a process group; all its processes end with it.
 
     Args:
-        module: Its name; it gets ``--run`` and what is given.
+        module: Name of the module; it gets ``--run`` and `given`.
         given: Text for it.
-        environment: Of the processes.
-        log: What they print.
+        environment: Environment of the processes.
+        log: Where they print.
         limit: Seconds.
 
     Returns:
-        How it ended; None where it took longer.
+        A text with the exit status; None if the limit was exceeded.
     """
     with log.open("w") as stream:
         process = subprocess.Popen(
@@ -83,7 +83,7 @@ def rows_of_variant(
 
 
 def run_given(given: str, variant: Callable[..., Any], run: Callable[..., Rows]) -> None:
-    """Run what `rows_of_variant` handed over by ``--run``, in a process of the group.
+    """Run the text that `rows_of_variant` passed with ``--run``, in a process of the group.
 
     Args:
         given: The text.

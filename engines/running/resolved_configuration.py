@@ -23,7 +23,7 @@ def flatten(value: object, name: str) -> dict[str, str]:
 def differences(
     ours: Mapping[str, str], theirs: Mapping[str, str]
 ) -> dict[str, tuple[str | None, str | None]]:
-    """Return what differs, by name; None stands for a value that one side does not have."""
+    """Return the differences by name; None means that one side does not have the value."""
     names = sorted({*ours, *theirs})
     pairs = {name: (ours.get(name), theirs.get(name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

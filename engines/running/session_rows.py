@@ -1,4 +1,4 @@
-"""The rows of an engine's session: what they say about each other, what is wrong, and a table.
+"""The rows of an engine's session: comparisons between them, errors, and a table.
 
 A row is one run of a variant. Rows of tokens have ``tokens``, those of time ``update_us``.
 """
@@ -28,12 +28,12 @@ TIME_COLUMNS = {**DESCRIBED, "step_us": ".0f", "update_us": ".0f", "below_stock"
 def judgements(
     rows: list[dict[str, Any]], dtype: str, checkpoint: Path, count: int
 ) -> list[dict[str, Any]]:
-    """Return what transformers says about the tokens of each row of a dtype.
+    """Let transformers judge the tokens of each row of a dtype.
 
     Args:
-        rows: Of the variants before.
-        dtype: Of the model.
-        checkpoint: Of the model.
+        rows: Rows of the previous variants.
+        dtype: Dtype of the model.
+        checkpoint: Checkpoint of the model.
         count: Number of sequences.
     """
     prompts, _ = compare_load(count)
@@ -47,7 +47,7 @@ def judgements(
 
 
 def take_judgements(rows: list[dict[str, Any]]) -> None:
-    """Put what was said about the tokens of a row into that row."""
+    """Add the judgement of a row's tokens to the row."""
     for judgement in [row for row in rows if "judged" in row]:
         rows.remove(judgement)
         (judged,) = (
@@ -93,14 +93,14 @@ def compare_times(rows: list[dict[str, Any]]) -> None:
 
 
 def find_errors(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what ended runs."""
+    """Return the errors that ended runs."""
     return [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
 
 
 def beside_stock(
     rows: list[dict[str, Any]],
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None, str]]:
-    """Yield each row of tokens, that of the stock engine if there is one, and what it is called."""
+    """Yield each row of tokens, the stock engine's row if there is one, and its name."""
     stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
     for row in rows:
         if "tokens" in row:
@@ -108,7 +108,7 @@ def beside_stock(
 
 
 def find_wrong_tokens(row: dict[str, Any], what: str) -> list[str]:
-    """Return what is wrong in the tokens of a row, which were compared with those of stock."""
+    """Return the errors in the tokens of a row, which were compared with the stock engine's."""
     if "equal_tokens" not in row:
         return [f"{what}: there is no stock engine to compare with"]
     if (row["equal_tokens"] == row["num_tokens"]) == (row["name"] == "control"):
@@ -138,7 +138,7 @@ def find_slow(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong in rows of any engine: errors, tokens and times."""
+    """Return the failures in rows of any engine: errors, tokens and times."""
     wrong = find_errors(rows)
     timed = {row["name"] for row in rows if "update_us" in row}
     wrong += [
@@ -177,7 +177,7 @@ def print_table(rows: list[dict[str, Any]], columns: dict[str, str], title: str)
 
 
 def print_profile(rows: list[dict[str, Any]], title: str) -> None:
-    """Print what a step is made of, in microseconds, for each timed row; parts may hold others."""
+    """Print the parts of a step, in microseconds, for each timed row; parts may be nested."""
     timed = [row for row in rows if "parts_us" in row]
     parts = sorted({part for row in timed for part in row["parts_us"]})
     parts.sort(key=lambda part: -max(row["parts_us"].get(part, 0.0) for row in timed))

@@ -73,13 +73,13 @@ def run_variants(
 def conclude(
     rows: list[dict[str, Any]], columns: dict[str, str], engine: str, wrong: list[str]
 ) -> int:
-    """Print tables and what is wrong; return the exit status.
+    """Print tables and failures; return the exit status.
 
     Args:
-        rows: Of the session.
-        columns: Of the table of tokens.
+        rows: Rows of the session.
+        columns: Columns of the table of tokens.
         engine: Name and version.
-        wrong: What is wrong.
+        wrong: The failures.
     """
     import torch
     import torch_npu

@@ -1,4 +1,4 @@
-"""Host time of what an engine's step is made of."""
+"""Host time of the parts of an engine's step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing the index's torchvision needs, for both engines' stand-ins."""
+"""Operators that importing the index's torchvision needs, for both engines' stand-ins."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tables of what the operators of a device accept, made from CANN's documents."""
+"""Tables of the arguments that operators of a device accept, generated from CANN's documents."""

@@ -1,4 +1,4 @@
-r"""Makes the tables of what the device's operators accept from CANN's documents.
+r"""Generates the tables of the arguments that the device's operators accept from CANN's documents.
 
 Run in the folder `tools`:
 
@@ -6,9 +6,9 @@ Run in the folder `tools`:
         --into <native/operators/documented> \\
         --math <checkout of ops-math> --nn <ops-nn> --transformer <ops-transformer> --cv <ops-cv>
 
-It writes `documented_<repository>.h` for the operators that the build implements, and names those
-for which it finds no facts: `documented_source.h`, which is written by hand, has a row or an
-exemption for each of these.
+It writes `documented_<repository>.h` for the operators that the build implements, and lists those
+without facts: `documented_source.h`, which is written by hand, has a row or an exemption for each
+of these.
 """
 
 from __future__ import annotations
@@ -66,12 +66,14 @@ def checked(
 
 
 def from_source(argument: Argument, sources: str, definitions: str) -> Argument:
-    """Return the row with what the sources decide.
+    """Return the row, corrected by the sources.
 
-    A document may ask for contiguous tensors that the operator makes contiguous by itself. One that
-    begins with one dimension often means a scalar as well, which torch_npu passes as one of none:
-    it is refused only where the source looks. A tensor in the format NZ has the dimensions of its
-    matrix, while documents count those of its blocks.
+    A document may require contiguous tensors although the operator makes them contiguous by itself.
+    A
+    document that starts at one dimension often means a scalar as well, which torch_npu passes as a
+    tensor of no dimensions: it is rejected only if the source checks. A tensor in the format NZ has
+    the
+    dimensions of its matrix, while documents count those of its blocks.
     """
     called = rf"(?:Contiguous|ViewCopy)\w*\([^;]*\b{argument.name}\b"
     strided = argument.strided or bool(

@@ -1,4 +1,4 @@
-"""What a document says of one tensor argument of an operator."""
+"""The documented facts about one tensor argument of an operator."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Argument:
         return replace(self, name=name)
 
     def changed(self, *, strided: bool, ranks: frozenset[int]) -> Argument:
-        """Return the row with what the sources say of strides and dimensions."""
+        """Return the row with strides and dimensions corrected by the sources."""
         return replace(self, strided=strided, ranks=ranks)
 
 

@@ -1,4 +1,4 @@
-"""Where the sources of operators, which decide what is refused, differ from a document."""
+"""Differences between operator sources, which decide what is rejected, and their documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """What stands in place of a document's row.
+    """Replaces parts of a document's row.
 
     Attributes:
         reason: What the source says, and where.
@@ -62,7 +62,7 @@ def _types(reason: str, **arguments: str) -> dict[str, Correction]:
 
 
 def _any_rank(reason: str, *arguments: str) -> dict[str, Correction]:
-    """Return corrections that take back what a document says of dimensions."""
+    """Return corrections that remove a document's limits on dimensions."""
     return _ranks(reason, ANY_RANK, *arguments)
 
 

@@ -61,12 +61,12 @@ def read_prototypes(text: str) -> dict[str, tuple[Parameter, ...]]:
 def read_arguments(
     text: str, operator: str, known: frozenset[str] = frozenset()
 ) -> tuple[Argument, ...]:
-    """Return what the document says of each tensor argument of an operator, in their order.
+    """Read the documented tensor arguments of an operator, in order.
 
     Args:
         text: The document.
-        operator: Its name.
-        known: Arguments that may lack a row or dtypes, because these are known otherwise.
+        operator: Name of the operator.
+        known: Arguments that may lack a row or dtypes, because these are known from elsewhere.
 
     Raises:
         ValueError: The document has no prototype of the operator, or an argument has no row or no

@@ -1,4 +1,4 @@
-"""What a document says of the simulated product alone (Atlas A2: Ascend 910B)."""
+"""Extracts the parts of a document about the simulated product (Atlas A2: Ascend 910B)."""
 
 from __future__ import annotations
 

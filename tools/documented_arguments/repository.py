@@ -67,7 +67,7 @@ class Repository:
         return "\n".join(map(self.read, dict.fromkeys(self._sources.get(operator, ()))))
 
     def definitions(self, operator: str) -> str:
-        """Return the definitions of the kernels that stand beside the operator's document."""
+        """Return the definitions of the kernels next to the operator's document."""
         folder = str(PurePosixPath(self.documents[operator]).parent.parent)
         paths = [p for p in self._files if p.startswith(folder + "/") and p.endswith("_def.cpp")]
         return "\n".join(map(self.read, paths))

@@ -90,7 +90,7 @@ def _add_signatures(
     exports: Mapping[str, Mapping[str, tuple[str, ...]]],
     found: dict[PublicName, list[str]],
 ) -> None:
-    """Add the names that users meet in what they call, and so on from those."""
+    """Add the names that appear in signatures of used names, transitively."""
     by_name = {package.name: package for package in packages}
     pending = [each for each, files in found.items() if files]
     while pending:

@@ -1,4 +1,4 @@
-"""Which names users meet in the signature of a name: types of what they pass and get."""
+"""The names in the signature of a name: types of arguments and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change must bring beside itself: a change note, and a word on public names that break."""
+"""Checks that a change has a change note, and a breaking note if it breaks public names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_changes(root: Path, base: str) -> list[str]:
-    """Check every package of a checkout, and return lines of what was found.
+    """Check every package of a checkout, and return the findings as lines.
 
     Args:
         root: The checkout.
@@ -26,7 +26,7 @@ def check_changes(root: Path, base: str) -> list[str]:
 
     Raises:
         ReleaseError: Sources of a package changed without a note, or public names were removed or
-            changed since its last release without one of kind ``breaking``; all are named.
+            changed since its last release without a ``breaking`` note; the message lists them all.
     """
     files = changed_files(root, base)
     lines: list[str] = []

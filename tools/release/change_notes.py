@@ -1,8 +1,8 @@
-"""Change notes: one small file a change, ``changes/<what>.<kind>.md``, until a release collects it.
+"""Change notes: one small file each, ``changes/<what>.<kind>.md``, until a release collects it.
 
-The kinds and their headings stand in ``[tool.towncrier]`` of each package. ``breaking`` is for what
-makes users change their code, ``internal`` for what they cannot notice, which the changelog leaves
-out.
+The kinds and their headings are defined in ``[tool.towncrier]`` of each package. ``breaking`` is
+for changes that require users to change their code. ``internal`` is for changes that users cannot
+notice; the changelog leaves them out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def kinds(package: Package) -> tuple[str, ...]:
 
 
 def read_change_notes(package: Package) -> list[ChangeNote]:
-    """Return a package's change notes, by file name.
+    """Read a package's change notes and return them by file name.
 
     Raises:
         ReleaseError: A file is not named ``<what>.<kind>.md``, or is empty.

@@ -16,18 +16,20 @@ def with_release(text: str, version: Version, day: date, section: str) -> str:
     """Return a changelog with the section of a release.
 
     A section that was written by hand under ``## <version> (unreleased)``, as before a first
-    release, gets its date, and the collected notes follow what it says. Otherwise the section is
-    put before the newest one.
+    release,
+    gets its date, and the collected notes are appended to it. Otherwise the section is inserted
+    before
+    the newest one.
 
     Args:
         text: The changelog.
         version: The version that is released.
         day: The day of the release.
-        section: What the change notes say, without a title; empty where there are none.
+        section: The collected change notes, without a title; empty if there are none.
 
     Raises:
-        ReleaseError: The version has a dated section already, or neither notes nor a section say
-            what is released.
+        ReleaseError: The version already has a dated section, or there are neither notes nor a
+            section for it.
     """
     title = f"## {version} ({day.isoformat()})"
     by_hand = f"## {version} (unreleased)"
@@ -61,7 +63,7 @@ def with_release(text: str, version: Version, day: date, section: str) -> str:
 
 
 def section_of(text: str, version: Version) -> str:
-    """Return what a changelog says of a version, without the title."""
+    """Return the section of a changelog about a version, without the title."""
     lines = text.splitlines()
     titles = [number for number, line in enumerate(lines) if line.startswith("## ")]
     start = next(number for number in titles if lines[number].startswith(f"## {version} ("))

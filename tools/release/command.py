@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 def output_of(
     *command: str | Path, folder: Path, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a program and return what it wrote to its output.
+    """Run a program and return its output.
 
     Args:
         command: The program and its arguments.
         folder: Where it is run.
-        environment: Variables beside those of this process.
+        environment: Variables in addition to those of this process.
 
     Raises:
-        ReleaseError: It failed; the message holds the last lines that it wrote.
+        ReleaseError: It failed; the message contains the last lines that it wrote.
     """
     words = [str(word) for word in command]
     done = subprocess.run(

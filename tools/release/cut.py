@@ -1,8 +1,8 @@
-"""Cuts a release: a commit with version and changelog, files that were tried, and a tag.
+"""Cuts a release: a commit with version and changelog, tested files, and a tag.
 
-Everything happens in a worktree of its own, from what is committed. The commit and the tag come
-into the repository at the very end and only on request, so a release that fails, or one that was
-only tried, leaves nothing behind but the built files.
+Everything happens in a worktree of its own, from committed files. The commit and the tag are added
+to the repository only at the very end and on request. A release that fails, or a trial run, leaves
+only the built files.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ PLACEHOLDER = "https://example.org/"
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """A release that was cut, or tried.
+    """A release, or the result of a trial run.
 
     Attributes:
         package: Name of the package.
         version: The version.
         tag: Its tag.
-        commit: The commit that the tag stands at, or would.
+        commit: The commit that the tag refers to, or would.
         files: The source distribution and the wheel.
-        report: What was found and what remains to be done, for people.
+        report: Findings and remaining work, for people.
     """
 
     package: str

@@ -2,4 +2,4 @@
 
 
 class ReleaseError(Exception):
-    """A release, or a check before one, cannot go on; the message says what to do."""
+    """A release, or a check before one, cannot continue; the message says what to do."""

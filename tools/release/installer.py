@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Installer:
-    """How environments are made; indexes and certificates are what ``UV_*`` variables say.
+    """Creates environments; ``UV_*`` variables set indexes and certificates.
 
     Attributes:
         uv: The program.
         python: Version or path of the interpreter for new environments.
-        overrides: Versions that stand for every requirement of the distribution, for instance
+        overrides: Versions that replace every requirement of the distribution, for instance
             ``torch==2.13.0``.
     """
 
@@ -41,7 +41,7 @@ class Installer:
         return next(into.glob(f"{package.module}-*.whl"))
 
     def environment(self, folder: Path) -> Environment:
-        """Make an environment that has nothing, in place of what the folder held."""
+        """Create an empty environment, replacing the content of the folder."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         self._run(folder.parent, "venv", "--quiet", "--python", self.python, folder)
@@ -76,10 +76,10 @@ class Environment:
         return self.programs / "python"
 
     def install(self, *requirements: str | Path) -> str:
-        """Install into it; return what uv says.
+        """Install into it and return uv's output.
 
         Raises:
-            ReleaseError: uv found nothing that fits; the message holds its reason.
+            ReleaseError: uv found nothing that fits; the message contains its reason.
         """
         overrides = self.folder / "overrides.txt"
         return output_of(
@@ -98,10 +98,11 @@ class Environment:
         return output_of(*command, folder=folder, environment=self._variables(autoload="1"))
 
     def show(self, *command: str | Path, folder: Path) -> None:
-        """Run tests, whose output is seen while they run.
+        """Run tests and show their output while they run.
 
-        With torch_npu installed and no device libraries `import torch` would fail, unless it is
-        told not to load torch_npu; what needs it loads it under cann-sim.
+        With torch_npu installed but no device libraries, `import torch` would fail unless it is
+        told
+        not to load torch_npu. Tests that need torch_npu load it under cann-sim.
 
         Raises:
             ReleaseError: It failed.

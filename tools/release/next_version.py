@@ -1,7 +1,7 @@
-"""Which version a release may have.
+"""Decides which version a release may have.
 
-While a package is 0.x its minor number says that users may have to change their code, and the patch
-number everything else; from 1.0 on major, minor and patch mean what Semantic Versioning says.
+While a package is 0.x, a new minor number means that users may have to change their code, and a new
+patch number means anything else. From 1.0 on, major, minor and patch follow Semantic Versioning.
 ``npu-compile`` states ranges of its siblings by these numbers.
 """
 

@@ -1,4 +1,4 @@
-"""What users of a package's public names have to change, found by comparing sources."""
+"""Finds breaking changes of a package's public names by comparing sources."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ REMOVED = str(griffe.ObjectRemovedBreakage.kind.value).lower()
 
 
 def changed_names(package: Package, last: Version) -> list[str]:
-    """Return what was removed from a package's public names, or changed so that callers break.
+    """List public names that were removed, or changed so that callers break.
 
     Public are the names in ``__all__`` of the package, and of the modules that its
-    ``pyproject.toml`` lists under ``[tool.public-names]``, with the methods, attributes and
-    parameters they have. Nothing is imported.
+    ``pyproject.toml`` lists under ``[tool.public-names]``, with their methods, attributes and
+    parameters. Nothing is imported.
 
     Args:
         package: The package as it is now.

@@ -1,4 +1,4 @@
-"""The Python programs of a README, how it says that they are run, and what they print."""
+"""The Python programs of a README, the documented way to run them, and their output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Program:
     in_any_order: bool = False
 
     def missing(self, output: str) -> str | None:
-        """Return the first of what the README says that an output does not have, if any."""
+        """Return the first documented line that an output lacks, if any."""
         lines = [" ".join(line.split()) for line in output.splitlines()]
         at = 0
         for text in self.said:

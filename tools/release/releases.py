@@ -37,7 +37,7 @@ def last_release(package: Package) -> Version | None:
 
 
 def revision_of(package: Package, version: Version) -> str:
-    """Return what git knows a release by: its tag, or its commit in a clone without the tag.
+    """Return git's name for a release: its tag, or its commit in a clone without the tag.
 
     Raises:
         ReleaseError: The version is not released.

@@ -77,7 +77,8 @@ LONG_TESTS = (
     ),
     LongTests(
         name="schedules",
-        about="Run 10,000 fuzzed schedules, 10,000 with producers, 100 steps of every kind.",
+        about="Run 10,000 fuzzed schedules of replay and update, 10,000 with producers, and 100"
+        " steps of every kind.",
         runs=(
             "packages/attn-update/tests/test_every_kind.py --bursts=25",
             "packages/attn-update/tests/test_fuzzed_schedules.py --schedules=10000",

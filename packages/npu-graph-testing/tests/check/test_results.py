@@ -148,6 +148,23 @@ def test_page_is_whole_and_needs_no_other_file() -> None:
     assert "The claim 5 &lt;holds&gt;" in page
     assert page.count("<details class=otherwise open>") == 1
     assert "The default stream cannot be captured: 107000" in page
+    assert "Streams, events, capture, replay" in page
+
+
+def test_page_shows_answers_at_once_and_code_as_code() -> None:
+    answer = ProbeResult(
+        id="questions.depth",
+        title="Does `a < b` hold?",
+        rows=(),
+        verdict="answered",
+        figures=(Figure(name="whether it does", value=True, unit=""),),
+    )
+
+    page = as_page(dataclasses.replace(results(), probes=(answer,)))
+
+    assert "<details class=answered open>" in page
+    assert "Does <code>a &lt; b</code> hold?" in page
+    assert "<td>whether it does<td>True</tr>" in page
 
 
 def test_show_writes_the_page(tmp_path: Path) -> None:

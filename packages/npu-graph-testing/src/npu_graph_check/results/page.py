@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from typing import TYPE_CHECKING
 
+from npu_graph_check.probes.table import GROUPS
 from npu_graph_check.register.register import row_words
-from npu_graph_check.results.probe_result import OTHERWISE
+from npu_graph_check.results.probe_result import ANSWERED, OTHERWISE
 from npu_graph_check.results.text import summary
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 body{color:#1f2328}table{border-collapse:collapse;margin:.3rem 0 .6rem}
 td,th{padding:.1rem .7rem .1rem 0;text-align:left;vertical-align:top}
-th{font-weight:600;color:#59636e}code{font-size:90%}
+th{font-weight:600;color:#59636e}code{font-size:90%;overflow-wrap:anywhere}
 details{border-top:1px solid #d1d9e0;padding:.35rem 0}summary{cursor:pointer}
 .v{display:inline-block;min-width:6.5rem;font-weight:600}.confirmed .v{color:#1a7f37}
 .otherwise .v{color:#cf222e}.not-tried .v{color:#9a6700}.differs td{color:#cf222e}
@@ -30,7 +32,7 @@ details{border-top:1px solid #d1d9e0;padding:.35rem 0}summary{cursor:pointer}
 
 
 def as_page(results: Results) -> str:
-    """Return a self-contained page on which unexpected results are open and the rest closed.
+    """Return a self-contained page on which unexpected results and answers are open.
 
     Args:
         results: results of a run.
@@ -41,32 +43,34 @@ def as_page(results: Results) -> str:
         f"<title>npu-graph-check</title><style>{_STYLE}</style>",
         f"<h1>npu-graph-check</h1><p><b>{html.escape(summary(results))}</b></p>",
         f"<p class=small>Begun {html.escape(results.begun)}; ",
-        f"{html.escape(results.ended or 'it was killed before its end')}.</p>",
+        f"{html.escape(results.ended or 'it is still running, or was killed')}.</p>",
         "<details><summary>Environment</summary><table>",
         *(_row(name, value) for name, value in results.environment.items()),
         "</table></details>",
     ]
-    group = ""
+    group, titles = "", {each.name: each.title for each in GROUPS}
     for result in results.probes:
         if result.group != group:
             group = result.group
-            parts.append(f"<h2>{html.escape(group)}</h2>")
+            title = html.escape(titles.get(group, ""))
+            parts.append(f"<h2>{html.escape(group)} <span class=small>{title}</span></h2>")
         parts += _probe(result)
     return "\n".join(parts) + "\n"
 
 
 def _probe(result: ProbeResult) -> Iterator[str]:
-    kind, is_open = result.verdict.replace(" ", "-"), " open" if result.verdict == OTHERWISE else ""
+    kind = result.verdict.replace(" ", "-")
+    is_open = " open" if result.verdict in {ANSWERED, OTHERWISE} else ""
     yield f"<details class={kind}{is_open}><summary><span class=v>{result.verdict}</span>"
-    yield f"{html.escape(result.title)}</summary>"
+    yield f"{_marked(result.title)}</summary>"
     yield f"<p class=small><code>{html.escape(result.id)}</code>, {result.seconds} s</p>"
     if result.because:
-        yield f"<p>{html.escape(result.because)}</p>"
+        yield f"<p>{_marked(result.because)}</p>"
     if result.observations:
         yield "<table><tr><th>what<th>seen<th>expected</tr>"
         for each in result.observations:
             differs = "" if each.agrees else " class=differs"
-            yield f"<tr{differs}><td>{html.escape(each.what)}<td>{_value(each.seen)}"
+            yield f"<tr{differs}><td>{_marked(each.what)}<td>{_value(each.seen)}"
             yield f"<td>{_value(each.expected)}</tr>"
         yield "</table>"
     if result.figures:
@@ -76,8 +80,13 @@ def _probe(result: ProbeResult) -> Iterator[str]:
         )
         yield "</table>"
     for row, words in row_words(result.rows).items():
-        yield f"<p class=small><code>{row}</code> {html.escape(words)}</p>"
+        yield f"<p class=small><code>{row}</code> {_marked(words)}</p>"
     yield "</details>"
+
+
+def _marked(text: str) -> str:
+    """Return text as HTML, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _row(name: str, value: str) -> str:

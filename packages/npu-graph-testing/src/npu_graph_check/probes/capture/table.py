@@ -231,6 +231,12 @@ CAPTURE = (
         rows=("external-2",),
     ),
     Probe(
+        id="capture.word-of-a-graph",
+        title="A graph writes a word that another graph waits for, while the first goes on",
+        run=f"{_MODULES}.waits:word_that_a_graph_writes",
+        rows=("external-5",),
+    ),
+    Probe(
         id="capture.wait-sees-a-copy",
         title="A wait for a value sees what a copy writes",
         run=f"{_MODULES}.waits:wait_sees_a_copy",

@@ -145,6 +145,33 @@ def two_records_are_one(look: Look) -> None:
     cann.synchronize(stream)
 
 
+def word_that_a_graph_writes(look: Look) -> None:
+    """Write a word in a graph; another graph waits for it, and work of the first goes on."""
+    cann = Cann()
+    stream, consumer = cann.create_stream(), cann.create_stream()
+    values, place, gate = Vector(cann, [1.0] * 4), Word(cann), Word(cann)
+    cann.begin_capture(stream)
+    place.write(stream, 1)
+    gate.wait(stream)
+    gate.write(stream, 0)
+    values.add(1.0, stream)
+    graph = cann.end_capture(stream)
+    cann.begin_capture(consumer)
+    place.wait(consumer)
+    place.write(consumer, 0)
+    relay = cann.end_capture(consumer)
+    for number in (1.0, 2.0):
+        cann.replay(relay, consumer)
+        early = cann.call("aclrtSynchronizeStreamWithTimeout", consumer, 300)
+        look.expect("the consumer before the replay, within 300 ms", early, 507046)
+        cann.replay(graph, stream)
+        cann.synchronize(consumer)
+        look.expect("later work of the replay at that time", values.read(), [number] * 4)
+        gate.write(consumer, 1)
+        cann.synchronize(stream)
+        look.expect("later work at its end", values.read(), [number + 1.0] * 4)
+
+
 def wait_sees_a_copy(look: Look) -> None:
     """End a wait by a set of memory instead of a write of a value."""
     cann = Cann()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -131,13 +132,8 @@ def scale_dtypes(look: Look) -> None:
         ("float16 scales", scales.half(), zeros),
         ("int8 zero points", scales, zeros.to(torch.int8)),
     ):
-        expect_refused(
-            look,
-            name,
-            lambda own=own, points=points: operators.npu_add_rms_norm_quant(
-                x, x, gamma, own, points
-            ),
-        )
+        given = (x, x, gamma, own, points)
+        expect_refused(look, name, functools.partial(operators.npu_add_rms_norm_quant, *given))
 
 
 def _operators() -> Any:

@@ -77,12 +77,12 @@ def torch_function(look: Look) -> None:
     """Call torch's own function, causal and with a mask."""
     on = open_device(look).torch_device
     query, key, value = (drawn(1, _HEADS, 6, _DIM, seed=seed).half() for seed in range(3))
-    for name, given in (("plain", {}), ("causal", {"is_causal": True})):
+    for name, causal in (("plain", False), ("causal", True)):
         seen = functional.scaled_dot_product_attention(
-            query.to(on), key.to(on), value.to(on), **given
+            query.to(on), key.to(on), value.to(on), is_causal=causal
         )
         expected = functional.scaled_dot_product_attention(
-            query.double(), key.double(), value.double(), **given
+            query.double(), key.double(), value.double(), is_causal=causal
         )
         expect_close(look, name, seen, expected, _SHARE)
 

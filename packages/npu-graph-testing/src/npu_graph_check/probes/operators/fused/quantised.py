@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,9 +68,8 @@ def only_by_token(look: Look) -> None:
     on = open_device(look).torch_device
     x = drawn(4, 32, seed=0).half().to(on)
     for mode in ("pertensor", "perchannel"):
-        expect_refused(
-            look, mode, lambda mode=mode: _operators().npu_dynamic_quant(x, quant_mode=mode)
-        )
+        call = functools.partial(_operators().npu_dynamic_quant, x, quant_mode=mode)
+        expect_refused(look, mode, call)
 
 
 def swiglu(look: Look) -> None:
