@@ -19,7 +19,7 @@ from npu_graph_runtime import GraphContext, runs_eagerly
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.qwen3.model_loader import load_model
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK
-from qwen3_engine.serving.token_steps import advance_by, sampling_specs
+from qwen3_engine.serving.token_steps import advance_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -151,7 +151,7 @@ class CompiledModelRunner:
             groups = {_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))}
             decode_runner = DecodeRunner(
                 compiled,
-                inputs={**specs, **sampling_specs(decode_steps)} if decode_steps else specs,
+                inputs={**specs, **_sampling_specs(decode_steps)} if decode_steps else specs,
                 recorder=recorder,
                 lane=lane,
                 groups=groups,
@@ -313,4 +313,14 @@ def _input_specs(max_blocks: int) -> dict[str, InputSpec]:
             pad_value=PADDING_BLOCK,
             per_sequence=True,
         ),
+    }
+
+
+def _sampling_specs(steps: int) -> dict[str, InputSpec]:
+    """Return what is declared beside the model's arguments: sampling, and the slots of steps."""
+    padding_slot = PADDING_BLOCK * BLOCK_SIZE
+    return {
+        "temperatures": InputSpec(dtype=torch.float32),
+        "seeds": InputSpec(dtype=torch.int64),
+        "slots": InputSpec(dtype=torch.int32, trailing_shape=(steps,), pad_value=padding_slot),
     }

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from npu_compile import InputSpec
-from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
-from qwen3_engine.serving.block_allocator import PADDING_BLOCK
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from npu_compile import Advance, TokenSampler
+    import torch
+
     from qwen3_engine.qwen3.model import Qwen3Model
 
 
-def advance_by(model: Qwen3Model, sampler: TokenSampler, steps: int) -> Advance:
+def advance_by(
+    model: Qwen3Model, sampler: Callable[..., torch.Tensor], steps: int
+) -> Callable[..., tuple[torch.Tensor, Mapping[str, torch.Tensor]]]:
     """Return what samples a token of each row, and makes the inputs of the step behind it."""
 
     def advance(
@@ -38,13 +35,3 @@ def advance_by(model: Qwen3Model, sampler: TokenSampler, steps: int) -> Advance:
         }
 
     return advance
-
-
-def sampling_specs(steps: int) -> dict[str, InputSpec]:
-    """Return what is declared beside the model's arguments: sampling, and the slots of steps."""
-    padding_slot = PADDING_BLOCK * BLOCK_SIZE
-    return {
-        "temperatures": InputSpec(dtype=torch.float32),
-        "seeds": InputSpec(dtype=torch.int64),
-        "slots": InputSpec(dtype=torch.int32, trailing_shape=(steps,), pad_value=padding_slot),
-    }

@@ -63,8 +63,8 @@ class Counting:
         lengths = {} if is_full else {"default": {"keys": keys}}
         found = self.runner.run(inputs, lengths).clone()
         self.device.synchronize()
-        tokens: list[list[int]] = found.tolist()
-        return tokens
+        results: list[list[int]] = found.tolist()
+        return results
 
     def _model(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden = tokens * 3
