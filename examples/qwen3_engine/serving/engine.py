@@ -249,7 +249,8 @@ class Engine:
     def _run(self, scheduled: ScheduledStep) -> tuple[torch.Tensor, int, float]:
         """Return the step's logits ``[S, vocab_size]`` (float32, CPU), tokens, and run seconds."""
         batch = build_batch(scheduled.sequences, max_blocks=self._config.max_blocks_per_sequence)
-        run = self._runner.decode if scheduled.kind is StepKind.DECODE else self._runner.prefill
+        runner = cast("ModelRunner", self._runner)
+        run = runner.decode if scheduled.kind is StepKind.DECODE else self._runner.prefill
         started = time.perf_counter()
         device_logits = run(batch)
         run_s = time.perf_counter() - started

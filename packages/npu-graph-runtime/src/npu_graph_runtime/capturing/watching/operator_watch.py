@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from npu_graph_runtime.torch_internals import TorchDispatchMode
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from typing_extensions import Self
+
+Watch = TypeVar("Watch", bound="OperatorWatch")
 
 
 class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -21,7 +23,8 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Return an object of this class, or of one that Dynamo skips where Dynamo is imported."""
         del args, kwargs
-        return super().__new__(_skipped(cls) if "torch._dynamo" in sys.modules else cls)
+        kind: type[Self] = _skipped(cls) if "torch._dynamo" in sys.modules else cls
+        return super().__new__(kind)
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -35,18 +38,20 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
 
-def _skipped(watch: type[OperatorWatch]) -> type[OperatorWatch]:
+def _skipped(watch: type[Watch]) -> type[Watch]:
+    run: Any = watch.__torch_dispatch__
+
     def dispatch(
-        self: OperatorWatch,
+        self: Watch,
         func: Any,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        return watch.__torch_dispatch__(self, func, types, args, kwargs)
+        return run(self, func, types, args, kwargs)
 
     members = {
         "_should_skip_dynamo": classmethod(lambda _: True),
         "__torch_dispatch__": dispatch,
     }
-    return type(watch)(watch.__name__, (watch,), members)
+    return type(watch.__name__, (watch,), members)
