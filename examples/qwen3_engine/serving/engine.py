@@ -250,7 +250,7 @@ class Engine:
         """Return the step's logits ``[S, vocab_size]`` (float32, CPU), tokens, and run seconds."""
         batch = build_batch(scheduled.sequences, max_blocks=self._config.max_blocks_per_sequence)
         runner = cast("ModelRunner", self._runner)
-        run = runner.decode if scheduled.kind is StepKind.DECODE else self._runner.prefill
+        run = runner.decode if scheduled.kind is StepKind.DECODE else runner.prefill
         started = time.perf_counter()
         device_logits = run(batch)
         run_s = time.perf_counter() - started
