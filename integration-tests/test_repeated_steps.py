@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -111,7 +111,8 @@ def _serve(runner: CompiledModelRunner, requests: list[Request]) -> list[Request
 def test_tokens_are_those_of_single_steps(
     runners: dict[tuple[str, int], CompiledModelRunner], pytestconfig: pytest.Config
 ) -> None:
-    reasons, lengths = set(), set()
+    reasons: set[FinishReason] = set()
+    lengths: set[int] = set()
     for seed in range(pytestconfig.getoption("repeated_runs")):
         requests = _requests(seed)
         expected = _serve(runners["full", 1], requests)
@@ -162,8 +163,9 @@ def test_captures_touch_no_block_but_that_of_padding(
     runners: dict[tuple[str, int], CompiledModelRunner],
 ) -> None:
     runner = runners["full", 8]
-    caches = [
-        cache for layer in runner.model.layers for cache in (layer.key_cache, layer.value_cache)
+    layers: Any = runner.model.layers
+    caches: list[torch.Tensor] = [
+        cache for layer in layers for cache in (layer.key_cache, layer.value_cache)
     ]
     for cache in caches:
         cache.fill_(float("nan"))
