@@ -155,6 +155,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     device = NpuDevice()
     counts = [int(text) for text in options.tensors.split(",")]
+    torch_npu = importlib.import_module("torch_npu")
     with torch.no_grad(), contextlib.ExitStack() as names:
         for cuda, npu in (
             ("CUDAGraph", "NPUGraph"),
@@ -162,7 +163,7 @@ def main() -> None:
             ("graph_pool_handle", "graph_pool_handle"),
             ("synchronize", "synchronize"),
         ):
-            names.enter_context(mock.patch.object(torch.cuda, cuda, getattr(torch.npu, npu)))
+            names.enter_context(mock.patch.object(torch.cuda, cuda, getattr(torch_npu.npu, npu)))
         times = {tensors: host_times(device, tensors, options.calls) for tensors in counts}
         held = {
             name: memory(device, make, options.signatures) for name, make in makers(device).items()

@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from breakable_cuda_graphs import BreakableCUDAGraph, breakable_graph
+from breakable_cuda_graphs import (  # type: ignore[import-untyped]
+    BreakableCUDAGraph,
+    breakable_graph,
+)
 
 from npu_graph_runtime import graphed
 
