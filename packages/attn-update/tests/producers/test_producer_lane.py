@@ -289,5 +289,6 @@ def test_fence_is_what_keeps_a_step_from_rewriting_what_a_replay_reads(fence: st
     if fence == "with":
         assert done.stdout == "no race\n", done.stderr
     else:
-        assert "nothing orders its write of 'out'" in done.stderr
-        assert "in a graph" in done.stderr
+        # Which of the two launches comes last, and is named first, differs from run to run.
+        assert "nothing orders its" in done.stderr, done.stderr
+        assert "in a graph" in done.stderr, done.stderr
