@@ -384,7 +384,7 @@ def test_runner_needs_what_every_allowed_mode_needs(
         {"mode": "measured", "capture_sizes": [2], "splitting_ops": [attention.name]}
     )
     compiled = npu_compile.compile_model(decoder, config, device=device)
-    with pytest.raises(ConfigError, match="a recorder and an update lane"):
+    with pytest.raises(ConfigError, match="a recorder and a lane"):
         DecodeRunner(compiled, inputs=SPECS, set_lengths=lambda _: None)
     with pytest.raises(ConfigError, match="set_lengths is needed"):
         DecodeRunner(compiled, inputs=SPECS, recorder=Recorder(device), lane=UpdateLane(device))

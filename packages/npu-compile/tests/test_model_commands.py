@@ -39,7 +39,11 @@ def with_prefill():
     context, told = GraphContext(), []
     attend = runs_eagerly(context)(lambda x: x.add_(1.0))
     def model(x, y): return attend(torch.tanh(x * 2)) + y.sum(-1, keepdim=True)
-    prefill = {"max_sequences": 2, "set_lengths": told.append, "lengths": {"rows": {}}}
+    prefill = {
+        "max_sequences": 2,
+        "set_lengths": told.append,
+        "lengths": lambda rows, sequences: {"rows": {}},
+    }
     return {
         **good(), "model": model, "config": config, "context": context, "prefill": prefill,
     }
@@ -203,7 +207,7 @@ def redrawn(capsys: pytest.CaptureFixture[str], picture: Path) -> bytes:
         (["plan", "no_rows"], "expected that each input is a tensor of at least one dimension"),
         (
             ["bench", "without_recorder", "--modes", "full"],
-            "a recorder and an update lane are needed",
+            "a recorder and a lane are needed",
         ),
         (["bench", "good", "--modes", "piecewise"], "needs splitting_ops"),
         (["bench", "good", "--modes", "full,full_decode_and_piecewise"], "one of them at a time"),

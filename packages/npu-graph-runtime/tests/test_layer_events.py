@@ -150,6 +150,7 @@ def test_step_that_nobody_waited_for_does_not_let_the_next_wait_through(
     step.synchronize("layers.0.kv")
     assert [step.is_reached(name) for name in step.names] == [True, False, False, False]
     gate.record(opener)
+    device.synchronize()
     step.synchronize("layers.3.kv")
     assert all(step.is_reached(name) for name in step.names)
 
