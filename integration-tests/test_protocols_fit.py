@@ -43,7 +43,7 @@ def test_seam_of_the_consumer_asks_no_more_than_the_producer_promises(name: str)
         }
 
     consumer: type[Protocol] = getattr(attn_update.task_device, name)  # type: ignore[valid-type]
-    producer: type[Protocol] = getattr(npu_graph_runtime, name)  # type: ignore[valid-type]
+    producer: type[Protocol] = getattr(npu_graph_runtime.device, name)  # type: ignore[valid-type]
 
     assert members(consumer).items() <= members(producer).items()
     assert members(consumer)
