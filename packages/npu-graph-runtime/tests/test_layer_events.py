@@ -338,3 +338,32 @@ def test_on_an_npu_two_keys_are_in_flight_together(npu: NpuDevice) -> None:
         model.events.current.wait("layers.1.kv", consumer)
         first.wait("layers.3.kv", consumer)
     npu.synchronize()
+
+
+def test_wait_that_failed_does_not_let_the_next_one_through() -> None:
+    device = FakeDevice()
+    model = Model(device, gated=True)
+    model.capture()
+    gate, opener, name = model.gate, device.create_stream(), "layers.1.kv"
+    assert gate is not None
+    relays = model.events._places[KEY].relays
+    relay, relays[name] = relays[name], _FailingGraph()
+    model.replay(1)
+    with pytest.raises(RuntimeError, match="full"):
+        model.events.current.wait(name)
+    relays[name] = relay
+    gate.record(opener)
+    device.synchronize()
+    model.replay(2)
+    assert not model.events.current.is_reached(name)
+    gate.record(opener)
+    device.synchronize()
+    assert model.events.current.is_reached(name)
+
+
+class _FailingGraph:
+    def replay(self) -> None:
+        raise RuntimeError("the stream is full")
+
+    def reset(self) -> None:
+        pass

@@ -316,7 +316,6 @@ class _Places:
             if relay is None:
                 raise _unknown(name, tuple(self.relays))
             event = self._device.create_event()
-            self._next_fresh.add(name)
             if name in self._fresh:
                 self._replay(relay)
                 event.record(self._stream)
@@ -324,6 +323,8 @@ class _Places:
             else:
                 event.record(self._replaying)
                 self._late[name] = event
+            # Only now: a relay that failed has not cleared its word.
+            self._next_fresh.add(name)
             return event
 
     def release(self) -> list[ExternalEvent]:
