@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import signal
 import subprocess
@@ -10,13 +11,22 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 import cann_sim
+from npu_graph_check.errors import CheckError
 from npu_graph_check.probes.table import all_probes, find_probe
 from npu_graph_check.results.result_file import read_results
+from npu_graph_check.running.fork_server import ForkServer
 from npu_graph_check.running.probe_process import probe_in_process
+from npu_graph_check.running.start import NewInterpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npu_graph_check.running.start import Running, Start
 
 _COMMAND = [sys.executable, "-m", "npu_graph_check"]
 _FOLDER = str(Path(__file__).parents[1])
@@ -60,20 +70,21 @@ def test_run_that_is_ended_anywhere_leaves_a_file_that_show_reads(
         assert (status, results.ended) == (-signal.SIGKILL, "")
 
 
-def test_process_of_a_probe_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+def test_processes_of_a_probe_end_with_the_one_that_started_it(tmp_path: Path) -> None:
     output = tmp_path / "r.json"
     command = [*_COMMAND, "run", "--only", "capture.limited-synchronisation", "--output"]
     with subprocess.Popen([*command, str(output)], env=environment()) as process:
-        child = ""
-        while not child:
+        server = probe = ""
+        while not probe:
             time.sleep(0.01)
-            child = next(iter(_children(process.pid, "npu_graph_check.child")), "")
+            server = server or next(iter(_children(process.pid, "forking_process")), "")
+            probe = next(iter(_children(int(server), "")), "") if server else ""
         process.kill()
         process.wait()
     until = time.monotonic() + 10
-    while Path("/proc", child).exists() and time.monotonic() < until:
+    while any(Path("/proc", each).exists() for each in (server, probe)):
+        assert time.monotonic() < until
         time.sleep(0.05)
-    assert not Path("/proc", child).exists()
 
 
 def _children(parent: int, word: str) -> list[str]:
@@ -96,8 +107,10 @@ def test_hang_is_named_with_what_waited() -> None:
     found = probe_in_process(
         probe,
         "npu",
-        child=[sys.executable, "-m", "check_teeth.hanging_child"],
-        environment=environment(CANN_SIM_DEADLOCK_SECONDS="600"),
+        NewInterpreter(
+            environment(CANN_SIM_DEADLOCK_SECONDS="600"),
+            [sys.executable, "-m", "check_teeth.hanging_child"],
+        ),
     )
 
     assert found.verdict == "otherwise"
@@ -109,23 +122,58 @@ def test_device_that_stopped_is_otherwise_and_the_next_probe_starts_anew() -> No
     probe = find_probe("capture.synchronising")
 
     stopped = probe_in_process(
-        probe, "npu", environment=environment(CANN_SIM_FAULTS="run(aclnnInplaceAdds):1")
+        probe, "npu", NewInterpreter(environment(CANN_SIM_FAULTS="run(aclnnInplaceAdds):1"))
     )
 
     assert stopped.verdict == "otherwise"
     assert "CannError: aclrtSynchronizeStream: status 507011" in stopped.because
-    assert probe_in_process(probe, "npu", environment=environment()).verdict == "confirmed"
+    assert probe_in_process(probe, "npu", NewInterpreter(environment())).verdict == "confirmed"
 
 
 def test_crash_is_named_with_its_signal() -> None:
     found = probe_in_process(
         find_probe("capture.default-stream"),
         "npu",
-        child=[sys.executable, "-c", "import os; os.abort()"],
+        NewInterpreter(environment(), [sys.executable, "-c", "import os; os.abort()"]),
     )
 
     assert found.verdict == "otherwise"
     assert found.because.startswith("crashed with SIGABRT")
+
+
+def test_forked_probes_end_like_new_interpreters() -> None:
+    """Confirmed, hung, crashed, and with the server gone: each is told, and the next one runs."""
+    probe = find_probe("capture.update-behind-replay")
+    hangs = dataclasses.replace(probe, limit_s=3.0)
+    with ForkServer(environment(CANN_SIM_DEADLOCK_SECONDS="600")) as server:
+        hanging = functools.partial(server, module="check_teeth.hanging_child")
+        hung = probe_in_process(hangs, "npu", hanging)
+        crashed = probe_in_process(probe, "npu", functools.partial(server, module="antigravity_"))
+        killed = probe_in_process(hangs, "npu", _killing_its_server(hanging))
+        after = probe_in_process(probe, "npu", server)
+
+    assert "hung: ended after 3 s, while it was waiting for a replay" in hung.because
+    assert "it waited in _call (cann/runtime.py:" in hung.because
+    assert "its process ended with status 1: " in crashed.because
+    assert "No module named antigravity_" in crashed.because
+    assert killed.verdict == "otherwise"
+    assert after.verdict == "confirmed"
+
+
+def _killing_its_server(start: Start) -> Start:
+    def started(arguments: Sequence[str], folder: Path, errors: Path) -> Running:
+        process = start(arguments, folder, errors)
+        stat = Path("/proc", str(process.pid), "stat").read_text()
+        os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+        return process
+
+    return started
+
+
+def test_server_that_cannot_start_is_a_line() -> None:
+    variables = {**environment(), "PYTHONPATH": "/nowhere", "PYTHONHOME": "/nowhere"}
+    with ForkServer(variables) as server, pytest.raises(CheckError, match="--new-interpreters"):
+        probe_in_process(find_probe("capture.default-stream"), "npu", server)
 
 
 def test_no_npu_is_a_line_and_a_file(tmp_path: Path) -> None:

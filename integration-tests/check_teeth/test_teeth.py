@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+
+import pytest
 
 import cann_sim
 from check_teeth.table import TEETH
 from npu_graph_check.probes.table import all_probes, find_probe
 from npu_graph_check.results.probe_result import ANSWERED, CONFIRMED, OTHERWISE
+from npu_graph_check.running.fork_server import ForkServer
 from npu_graph_check.running.probe_process import probe_in_process
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable, Iterator
 
     from npu_graph_check.results.probe_result import Figure, ProbeResult
 
@@ -63,11 +65,36 @@ def test_page_of_faults_is_in_step(pytestconfig: pytest.Config) -> None:
     assert _PAGE.read_text(encoding="utf-8") == text
 
 
-def test_fault_changes_the_verdict(probe: str, fault: int) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    """Start the processes of probes over the simulated device, which finds the faults too."""
+    environment = dict(os.environ)
+    # The tests run with the check of memory on, which is no setting of a device.
+    environment.pop("CANN_SIM_MEMORY_CHECK", None)
+    paths = [str(_FOLDER), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    with ForkServer(cann_sim.launch_environment(environment)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def without_fault(server: ForkServer) -> Callable[[str], ProbeResult]:
+    """Run a probe over the simulated device as it is, once."""
+    return functools.cache(lambda name: probe_in_process(find_probe(name), "npu", server))
+
+
+def test_fault_changes_the_verdict(
+    server: ForkServer, without_fault: Callable[[str], ProbeResult], probe: str, fault: int
+) -> None:
     wanted = without_fault(probe)
     assert wanted.verdict == (ANSWERED if wanted.group == "questions" else CONFIRMED), wanted
 
-    found = run(probe, fault)
+    start = functools.partial(
+        server,
+        module="check_teeth.faulty_child",
+        variables={"CHECK_FAULT": str(fault), **TEETH[probe][fault].environment},
+    )
+    found = probe_in_process(find_probe(probe), "npu", start)
 
     if wanted.verdict == CONFIRMED:
         assert found.verdict == OTHERWISE, found
@@ -78,25 +105,3 @@ def test_fault_changes_the_verdict(probe: str, fault: int) -> None:
 def answers(result: ProbeResult) -> list[Figure]:
     """Return what was answered; what was measured is left out."""
     return [figure for figure in result.figures if not figure.unit]
-
-
-@functools.cache
-def without_fault(name: str) -> ProbeResult:
-    """Run a probe over the simulated device as it is, once."""
-    return run(name)
-
-
-def run(name: str, fault: int | None = None) -> ProbeResult:
-    """Run a probe over the simulated device, with one of its faults or none."""
-    environment = dict(os.environ)
-    child = [sys.executable, "-m", "npu_graph_check.child"]
-    if fault is not None:
-        paths = [str(_FOLDER), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        environment |= {"CHECK_FAULT": str(fault), **TEETH[name][fault].environment}
-        child[-1] = "check_teeth.faulty_child"
-    # The tests run with the check of memory on, which is no setting of a device.
-    environment.pop("CANN_SIM_MEMORY_CHECK", None)
-    return probe_in_process(
-        find_probe(name), "npu", child=child, environment=cann_sim.launch_environment(environment)
-    )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import faulthandler
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from npu_graph_check.end_with_parent import end_with_parent
 from npu_graph_check.probe import Look, NotTriedError
 from npu_graph_check.probes.table import find_probe
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npu_graph_check.probe import Probe
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=float)
     options = parser.parse_args(arguments)
     probe = find_probe(options.probe)
-    _end_with_parent()
+    end_with_parent()
     with options.into.open("w", encoding="utf-8") as lines:
         look = Look(lines, options.device)
         # The thread of faulthandler needs no lock of the interpreter, so it ends a process that
@@ -63,13 +60,6 @@ def run_probe(probe: Probe, look: Look) -> None:
         look.end("otherwise")
     else:
         look.end("confirmed" if look.has_expected else "answered")
-
-
-def _end_with_parent() -> None:
-    """Let the system end this process when the one that started it is gone."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,11 +21,16 @@ from npu_graph_check.results.result_file import read_results
 from npu_graph_check.results.text import as_text
 from npu_graph_check.running.check_run import INTERRUPTED, run_probes, write_untried
 from npu_graph_check.running.environment import read_environment
+from npu_graph_check.running.fork_server import ForkServer
+from npu_graph_check.running.probe_process import probe_in_process
 from npu_graph_check.running.progress import Progress
+from npu_graph_check.running.start import NewInterpreter
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
+
+    from npu_graph_check.running.start import Start
 
 _FOUND, _FAILED, _SIGNALLED = 1, 2, 130
 
@@ -49,15 +57,20 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         write_untried(probes, output, ended=INTERRUPTED)
         raise
-    results = run_probes(
-        probes,
-        device=options.device,
-        environment=environment,
-        output=output,
-        progress=Progress(len(probes), quiet=options.quiet),
-        risky=options.risky,
-        minutes=options.minutes,
-    )
+    with ExitStack() as stack:
+        start: Start = NewInterpreter(os.environ)
+        if not options.new_interpreters:
+            start = stack.enter_context(ForkServer(os.environ))
+        results = run_probes(
+            probes,
+            device=options.device,
+            environment=environment,
+            output=output,
+            progress=Progress(len(probes), quiet=options.quiet),
+            run=functools.partial(probe_in_process, start=start),
+            risky=options.risky,
+            minutes=options.minutes,
+        )
     if options.json:
         _print_json(results.to_mapping())
     else:

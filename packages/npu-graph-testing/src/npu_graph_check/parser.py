@@ -41,6 +41,12 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also run probes that may disturb others on the device; `list` says how",
     )
+    run.add_argument(
+        "--new-interpreters",
+        action="store_true",
+        help="start a new interpreter for each probe, instead of forking one that has imported "
+        "torch_npu and started no device: takes seconds more a probe",
+    )
     run.add_argument("--json", action="store_true", help="print the results as JSON at the end")
     run.add_argument("--quiet", action="store_true", help="say nothing of the progress")
     show = commands.add_parser("show", help="show a file of results")

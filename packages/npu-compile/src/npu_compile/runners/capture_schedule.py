@@ -74,7 +74,7 @@ class CaptureSchedule:
 
     def padded_size(self, num_rows: int) -> int:
         """Return the size that a batch is padded to, or ``num_rows`` if no size is large enough."""
-        bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
+        bucket = None if self._sizes is None else self._sizes.bucket_for(num_rows)
         return num_rows if bucket is None else bucket
 
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:

@@ -168,6 +168,8 @@ class StepRunner:
             if all sequences have the same number of rows.
         """
         schedule = self._schedule
+        if not schedule.choices:
+            return (num_rows,)
         seconds = {size: choice.chosen_seconds for size, choice in schedule.choices.items()}
         parts: tuple[int, ...] = (num_rows,)
         least = seconds.get(schedule.padded_size(num_rows), 0.0)

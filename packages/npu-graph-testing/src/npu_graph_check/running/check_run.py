@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from npu_graph_check.results.result_file import Results, write_results
-from npu_graph_check.running.probe_process import not_tried, probe_in_process
+from npu_graph_check.running.probe_process import not_tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ def run_probes(
     environment: dict[str, str],
     output: Path,
     progress: Progress,
+    run: Callable[[Probe, str], ProbeResult],
     risky: bool = False,
     minutes: float | None = None,
-    run: Callable[[Probe, str], ProbeResult] = probe_in_process,
 ) -> Results:
     """Run probes, and rewrite the file of results after each.
 
@@ -44,9 +44,9 @@ def run_probes(
         environment: facts about the environment.
         output: the file of results.
         progress: receives each probe.
+        run: runs one probe.
         risky: run probes that have a risk.
         minutes: start no probe after this time.
-        run: runs one probe.
 
     Raises:
         ResultFileError: The file cannot be written.

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -23,73 +21,45 @@ from npu_graph_check.results.probe_result import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from npu_graph_check.probe import Probe
+    from npu_graph_check.running.start import Start
 
 _GRACE_SECONDS = 10.0
-_CHILD = (sys.executable, "-m", "npu_graph_check.child")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _LAST_LINES = 3
 
 
-def probe_in_process(
-    probe: Probe,
-    device: str,
-    *,
-    child: Sequence[str] = _CHILD,
-    environment: Mapping[str, str] | None = None,
-) -> ProbeResult:
+def probe_in_process(probe: Probe, device: str, start: Start) -> ProbeResult:
     """Run a probe in a new process, and return its result, however that process ends.
 
     Args:
         probe: probe to run.
         device: kind of the device.
-        child: the command that runs a probe, without its arguments.
-        environment: environment of the process; by default that of this one.
+        start: starts the process.
 
     Raises:
         KeyboardInterrupt: This process was interrupted; the probe's process is ended first.
     """
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="npu-graph-check-") as folder:
-        lines, errors = Path(folder) / "lines", Path(folder) / "errors"
-        command = [*child, probe.id, "--device", device, "--into", str(lines)]
-        command += ["--limit", str(probe.limit_s)]
-        with errors.open("wb") as stream:
-            # A session of its own: an interrupt of the terminal reaches this process alone, which
-            # ends the probe with all that it started.
-            process = subprocess.Popen(  # noqa: S603 - this interpreter
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                env=_environment(os.environ if environment is None else environment),
-                cwd=folder,
-                start_new_session=True,
-            )
-            try:
-                process.wait(probe.limit_s + _GRACE_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
-            finally:
-                _end(process)
+    with tempfile.TemporaryDirectory(prefix="npu-graph-check-") as name:
+        folder = Path(name)
+        lines, errors = folder / "lines", folder / "errors"
+        arguments = [probe.id, "--device", device, "--into", str(lines)]
+        process = start([*arguments, "--limit", str(probe.limit_s)], folder, errors)
+        status = None
+        try:
+            status = process.wait(probe.limit_s + _GRACE_SECONDS)
+        finally:
+            # Also what a probe has started and left behind ends here.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if status is None:
+                status = process.wait(None)
         said = errors.read_text(encoding="utf-8", errors="replace")
-        return _result(
-            probe, list(_lines(lines)), process.returncode, said, time.monotonic() - began
-        )
-
-
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    # The probes that need torch_npu import it themselves; `import torch` alone would fail where
-    # it does not load, and say less. What a library writes to a console must not be kept back.
-    return {**variables, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONUNBUFFERED": "1"}
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        ended = -signal.SIGKILL if status is None else status
+        return _result(probe, list(_lines(lines)), ended, said, time.monotonic() - began)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,139 @@
+"""Starts the processes of probes by forking one that has imported torch and torch_npu."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from npu_graph_check.errors import CheckError
+from npu_graph_check.running.start import CHILD, Running, probe_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+_MODULE = "npu_graph_check.running.forking_process"
+_IMPORT_SECONDS = 300.0
+_TRIES = 2
+
+
+class ForkServer:
+    """Starts each process as a fork of one that has imported torch, and started no device.
+
+    The first start takes as long as the imports, each further one some milliseconds. A server that
+    has ended is started again. Used by one thread, for one process at a time; ended by `close`, or
+    as a context.
+
+    Args:
+        environment: all variables of the server.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def __call__(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        errors: Path,
+        *,
+        module: str = CHILD,
+        variables: Mapping[str, str] | None = None,
+    ) -> Running:
+        """Fork a process.
+
+        Args:
+            arguments: of the module.
+            folder: where it runs.
+            errors: file that takes what it writes to its standard streams.
+            module: what runs the probe.
+            variables: what changes in the server's environment. Settings that are read while torch
+                or torch_npu is imported have no effect.
+
+        Raises:
+            CheckError: the server ended before it had forked a process.
+        """
+        request = {
+            "module": module,
+            "arguments": list(arguments),
+            "folder": str(folder),
+            "errors": str(errors),
+            "environment": dict(variables or {}),
+        }
+        try:
+            for _ in range(_TRIES):
+                pid = self._forked(request)
+                if pid is not None:
+                    return _Forked(self, pid)
+                self.close()
+        except BaseException:
+            self.close()  # what it would still answer belongs to no later request
+            raise
+        raise CheckError(
+            "starting a probe: the process that imports torch and torch_npu ended; run with "
+            "--new-interpreters to see which probe it is"
+        )
+
+    def answer(self, name: str, seconds: float | None) -> int | None:
+        """Return the server's answer to the last request; None if it ended, or after this time."""
+        assert self._server is not None and self._server.stdout is not None  # noqa: S101, PT018
+        readable, _, _ = select.select([self._server.stdout], [], [], seconds)
+        line = self._server.stdout.readline() if readable else b""
+        return None if not line else int(json.loads(line)[name])
+
+    def ended(self) -> bool:
+        """Return whether the server is gone."""
+        return self._server is None or self._server.poll() is not None
+
+    def close(self) -> None:
+        """End the server, and with it the process that it has forked."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.communicate()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _forked(self, request: Mapping[str, object]) -> int | None:
+        if self._server is None:
+            self._server = subprocess.Popen(  # noqa: S603 - this interpreter
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=probe_variables(self._environment),
+                bufsize=0,  # `select` does not see what a buffer has read
+                start_new_session=True,
+            )
+        assert self._server.stdin is not None  # noqa: S101
+        with suppress(BrokenPipeError):
+            self._server.stdin.write(json.dumps(request).encode() + b"\n")
+        return self.answer("pid", _IMPORT_SECONDS)
+
+
+class _Forked:
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server = server
+        self._pid = pid
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def wait(self, seconds: float | None) -> int | None:
+        status = self._server.answer("status", seconds)
+        if status is None and self._server.ended():
+            return -signal.SIGKILL  # the probe's process ended with the server
+        return status
