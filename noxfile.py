@@ -32,6 +32,7 @@ from sessions.project_environments import (
     package_environment,
 )
 from sessions.testing.compat_run import run_compat
+from sessions.testing.device_check import run_device_check
 from sessions.testing.long_tests import LONG_TESTS, LongTests
 from sessions.testing.test_runs import (
     ENVIRONMENT,
@@ -149,6 +150,17 @@ def compat(session: nox.Session, release: TorchRelease) -> None:
     pytest's.
     """
     run_compat(session, release)
+
+
+@nox.session(default=False)
+@nox.parametrize("release", RELEASES)
+def device_check(session: nox.Session, release: TorchRelease) -> None:
+    """Run npu-graph-check, installed from wheels, on simulated CANN; see build/device-check.
+
+    After ``--``: ``--python=3.13`` instead of the release's own; further options are those of
+    ``npu-graph-check run``.
+    """
+    run_device_check(session, release)
 
 
 @nox.session(default=False)

@@ -240,7 +240,9 @@ class Recorder:
             CaptureError: The operator failed while captured. The capture must be abandoned.
         """
         if isinstance(kind, str):
-            kind = self.kind(kind, what=f"attention of layer {layer_name!r}")
+            # Formatting what errors say costs more than the look-up.
+            found = self._kinds.get(kind)
+            kind = found or self.kind(kind, what=f"attention of layer {layer_name!r}")
         self._is_launching = True
         try:
             if self.device.is_capturing():

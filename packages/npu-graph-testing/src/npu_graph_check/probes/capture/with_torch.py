@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 _CAPTURES = 5
+_FIRST_CLAIMED = (2, 13)
 
 
 def random_numbers(look: Look) -> None:
@@ -45,6 +47,9 @@ def pinned_copy_behind_a_wait(look: Look) -> None:
 
     With torch_npu's queue such a capture may be refused; a race that no program can force.
     """
+    major, minor = version("torch_npu").split(".")[:2]
+    if (int(major), int(minor)) < _FIRST_CLAIMED:
+        look.not_tried("nothing is claimed of torch_npu before 2.13; 2.10 may refuse it always")
     os.environ["TASK_QUEUE_ENABLE"] = "0"
     device = open_device(look)
     npu, on = _npu(), device.torch_device
