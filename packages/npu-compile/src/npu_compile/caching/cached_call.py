@@ -7,6 +7,7 @@ import hashlib
 import os
 import pickle
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -102,7 +103,6 @@ class CachedCall:
         self._dims: dict[object, tuple[int, ...]] = dict(dynamic_dims.items())
         self._dims.update({names.index(name): dims for name, dims in dynamic_dims.items()})
         self._function = call_of(model)
-        self._compiled = compile_telling_guards(self._function, self._backend, self._note_guards)
         self._entries: list[tuple[tuple[object, ...], ValueChecks, Callable[..., Any]]] = []
         self._looked_for: set[_Call] = set()
         self._settings: dict[object, str] = {}
@@ -110,6 +110,11 @@ class CachedCall:
         self._compiling: _Compiling | None = None
         self._local_names: dict[str, object] = {}
         self._calling: _Call | str = ""
+
+    @cached_property
+    def _compiled(self) -> Callable[..., Any]:
+        # Only where nothing is found: it imports modules of torch that a found entry does not need.
+        return compile_telling_guards(self._function, self._backend, self._note_guards)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model."""
