@@ -58,6 +58,9 @@ SUBJECTS: Mapping[str, Callable[[Workload], Callable[[int], None]]] = {
         make_ours, updater="native", worker=True
     ),
     "attn_update, native, 8 keys": functools.partial(make_ours, updater="native", keys=8),
+    "attn_update, native, block table rebound": functools.partial(
+        make_ours, updater="native", tables=2
+    ),
 }
 
 
