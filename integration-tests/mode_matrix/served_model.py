@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npu_compile import CompiledModel
     from npu_graph_runtime import GraphDevice, GraphKey
     from npu_graph_runtime.observer import RuntimeEvent
-    from qwen3_engine import StepBatch
+    from qwen3_engine import Qwen3Model, StepBatch
 
 KIND = "fused_infer_attention_v1"
 QUERIES, KEYS = "actual_seq_lengths", "actual_seq_lengths_kv"
@@ -69,7 +69,10 @@ class _Compiled:
         self.replayed: list[GraphKey] = []
         # By draft step; empty where attention takes the lengths of the step state.
         self.draft_lengths: Mapping[str, Mapping[str, Any]] = {}
-        self.model = load_model(
+        self.model = self.load_model(settings, device)
+
+    def load_model(self, settings: ModelSettings, device: GraphDevice) -> Qwen3Model:
+        return load_model(
             settings.folder,
             device=device.torch_device,
             num_blocks=settings.num_blocks,
@@ -77,6 +80,10 @@ class _Compiled:
             attend=self._attend,
             mark=runs_eagerly(self.context),
         )
+
+    @property
+    def splitting_ops(self) -> list[str]:
+        return [self.model.attention.name]
 
     def _attend(self, layer_name: str, arguments: Mapping[str, object], /) -> object:
         step, _, is_draft = layer_name.partition("/")
@@ -89,7 +96,7 @@ class _Compiled:
     ) -> CompiledModel:
         names = ("input_ids", "positions", "slot_mapping", "block_table")
         options = {**options, **self.settings.options}
-        config = {**options, "mode": mode, "splitting_ops": [self.model.attention.name]}
+        config = {**options, "mode": mode, "splitting_ops": self.splitting_ops}
         return npu_compile.compile_model(
             model,
             CompileConfig.from_mapping(config),
@@ -126,7 +133,13 @@ class _Compiled:
 
 
 class TargetModel(_Compiled):
-    """Decode, prefill, mixed and verification steps of one compiled model."""
+    """Decode, prefill, mixed and verification steps of one compiled model.
+
+    Attributes:
+        query_lengths: rows per sequence of the uniform steps.
+    """
+
+    query_lengths: tuple[int, ...] = (1, QUERY_LENGTH)
 
     def __init__(
         self,
@@ -159,7 +172,7 @@ class TargetModel(_Compiled):
                 set_lengths=lambda lengths: self.load(lengths["default"]),
                 query_length=query_length,
             )
-            for query_length in (1, QUERY_LENGTH)
+            for query_length in self.query_lengths
         }
 
     def capture(self) -> None:

@@ -87,7 +87,7 @@ class Workload:
     Args:
         kind: of the steps.
         target: runs them.
-        drafter: proposes tokens, for speculative steps.
+        drafter: proposes tokens, required for speculative steps.
         settings: of the models.
         seed: of texts and batches.
     """
@@ -96,7 +96,7 @@ class Workload:
         self,
         kind: StepKind,
         target: TargetModel,
-        drafter: Drafter,
+        drafter: Drafter | None,
         *,
         settings: ModelSettings,
         seed: int,
@@ -121,7 +121,9 @@ class Workload:
             for place, text in enumerate(self._texts):
                 if len(text.tokens) >= text.length and text.num_cached >= text.length - 1:
                     self._texts[place] = self._new_text(place)
-            models = [self._target, self._drafter][: 2 if self._kind is StepKind.SPECULATIVE else 1]
+            models: list[TargetModel | Drafter] = [self._target]
+            if self._drafter is not None and self._kind is StepKind.SPECULATIVE:
+                models.append(self._drafter)
             for model in models:
                 model.replayed.clear()
             step()
@@ -178,6 +180,7 @@ class Workload:
         slots = [[slot(t.blocks, len(t.tokens) - 1 + n) for n in range(DRAFT_STEPS)] for t in texts]
         last = torch.tensor([text.tokens[-1] for text in texts], dtype=torch.int32)
         batch = self._batch(texts, [QUERY_LENGTH] * len(texts))
+        assert self._drafter is not None
         proposed = self._drafter.propose(
             last,
             positions=positions,
@@ -224,6 +227,7 @@ class Workload:
         batch = self._batch(new, counts)
         self._target.run_any(batch)
         if also_draft:
+            assert self._drafter is not None
             self._drafter.prefill(batch)
         for text in new:
             text.num_cached = len(text.tokens) - 1
