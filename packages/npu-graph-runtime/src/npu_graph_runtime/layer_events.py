@@ -63,7 +63,9 @@ class LayerEvents:
         self._free: list[ExternalEvent] = []
         self._captured: dict[str, ExternalEvent] | None = None
         self._eager: LayerStep | None = None
-        self._current: LayerStep | None = None
+        # The latest step, or the graph of the latest replay, which makes its step if asked.
+        self._current: LayerStep | _Places | None = None
+        self._latest: _Places | None = None
         self._num_steps = 0
 
     @property
@@ -73,12 +75,13 @@ class LayerEvents:
         Raises:
             LayerEventError: there was none.
         """
-        if self._current is None:
+        current = self._current
+        if current is None:
             raise LayerEventError(
                 "asking for the current step of layer events: no step was replayed yet; ask after "
                 "the first replay"
             )
-        return self._current
+        return current if isinstance(current, LayerStep) else current.current_step()
 
     def record(self, name: str) -> None:
         """Record an event after the work launched so far on the current stream.
@@ -119,7 +122,7 @@ class LayerEvents:
             raise
         finally:
             self._captured = None
-        places = _Places(self, self._device, self._stream, self._pool, captured)
+        places = _Places(self, key, self._device, self._stream, self._pool, captured)
         with self._lock:
             self._places[key] = places
 
@@ -129,7 +132,10 @@ class LayerEvents:
         Raises:
             LayerEventError: the graph was captured without these events, or its last replay failed.
         """
-        places = self._places.get(key)
+        places = self._latest
+        # Hashing a key takes as long as a replay.
+        if places is None or places.key is not key:
+            places = self._latest = self._places.get(key)
         if places is None or places.has_failed:
             what = "was captured without them" if places is None else "failed at its last replay"
             raise LayerEventError(
@@ -146,16 +152,18 @@ class LayerEvents:
             raise LayerEventError(
                 "beginning an eager step of layer events: a step or a capture is under way"
             )
-        step = self._eager = self._next_step(None)
+        self._num_steps += 1
+        step = self._eager = self._current = LayerStep(self._device, self._num_steps, None)
         try:
             yield step
         finally:
             self._eager = None
 
-    def _next_step(self, places: _Places | None) -> LayerStep:
+    def _replayed(self, places: _Places) -> int:
+        """Note that a graph was replayed, and return the number of the step."""
+        self._current = places
         self._num_steps += 1
-        self._current = LayerStep(self._device, self._num_steps, places)
-        return self._current
+        return self._num_steps
 
     def release(self, key: GraphKey) -> None:
         """Release the events of a key, after its graph was released; waits for the device.
@@ -164,7 +172,7 @@ class LayerEvents:
             key: of a captured graph; an unknown one is no error.
         """
         with self._lock:
-            places = self._places.pop(key, None)
+            places, self._latest = self._places.pop(key, None), None
         if places is not None:
             self._free.extend(places.release())
 
@@ -243,12 +251,14 @@ class _Places:
     def __init__(
         self,
         owner: LayerEvents,
+        key: GraphKey,
         device: GraphDevice,
         stream: Stream,
         pool: object,
         events: dict[str, ExternalEvent],
     ) -> None:
         self._owner = owner
+        self.key = key
         self._device = device
         self._stream = stream
         self._pool = pool
@@ -261,7 +271,8 @@ class _Places:
         self._next_fresh = set(events)
         self._replaying: Stream | None = None
         self.relays: dict[str, DeviceGraph] = {}
-        self.step: LayerStep | None = None
+        self._step: LayerStep | None = None
+        self._number = 0
         self.has_failed = False
         device.synchronize()
         for name, event in events.items():
@@ -275,10 +286,12 @@ class _Places:
 
     def __enter__(self) -> None:
         """Begin a step: clear the words of names asked for too late, before the new replay."""
-        self.has_failed = True
         stream = self._device.current_stream()
         with self._lock:
-            self.step, self._replaying = None, stream
+            self.has_failed = True
+            self._step, self._replaying = None, stream
+            if not (self._next_fresh or self._fresh or self._late):
+                return  # nobody asked for anything of this step or the one before it
             self._fresh, self._next_fresh = self._next_fresh, set()
             if self._late:
                 # Only when the replay has set the word again.
@@ -297,13 +310,23 @@ class _Places:
     def __exit__(self, exception_type: object, *_: object) -> None:
         """End the step: its graph is replayed."""
         if exception_type is None:
+            self._number = self._owner._replayed(self)  # noqa: SLF001 - of this file
             self.has_failed = False
-            self.step = self._owner._next_step(self)  # noqa: SLF001 - of this file
+
+    def current_step(self) -> LayerStep:
+        """Return the step of the latest replay; if the next one has begun, a step that is over."""
+        with self._lock:
+            if self._step is None or self.has_failed:
+                step = LayerStep(self._device, self._number, self)
+                if self.has_failed:
+                    return step
+                self._step = step
+            return self._step
 
     def event_of(self, name: str, step: LayerStep) -> Event:
         """Return an ordinary event that is reached where the step reaches a place."""
         with self._lock:
-            if self.step is not step:
+            if self._step is not step:
                 raise LayerEventError(
                     f"waiting for {name!r} of step {step.number}: the graph was replayed again or "
                     "released, and its memory belongs to a later step; wait for the names of a "
@@ -330,7 +353,7 @@ class _Places:
     def release(self) -> list[ExternalEvent]:
         """Release the relays and return the events."""
         with self._lock:
-            self.step = None
+            self._step, self.has_failed = None, True
         self._device.synchronize()
         for graph in self.relays.values():
             graph.reset()
