@@ -102,7 +102,7 @@ def types_others(session: nox.Session) -> None:
 
 @nox.session(tags=["gate"])
 def tools(session: nox.Session) -> None:
-    """Test the tools that the sessions and releases are made of."""
+    """Test the tools that sessions and releases use."""
     _test_tools(session, *(session.posargs or ["tools/tests"]))
 
 
@@ -187,7 +187,7 @@ def demo(session: nox.Session) -> None:
 @nox.session(default=False)
 @nox.parametrize("engine", [nox.param(each, id=name) for name, each in ENGINES.items()])
 def engine(session: nox.Session, engine: Engine) -> None:
-    """Run an engine that others wrote on simulated CANN, with its own code and with ours.
+    """Run vLLM-Ascend or SGLang on simulated CANN, with its own code and with ours.
 
     After ``--``: ``--release=torch-2.10`` for the versions that the engine pins, with the Python of
     that row; ``--part=fusions`` for one of the parts; further options are those of that part, or of
@@ -220,7 +220,7 @@ def engine(session: nox.Session, engine: Engine) -> None:
 
 @nox.session(default=False)
 def vllm_ascend_patterns(session: nox.Session) -> None:
-    """Compare docs/vllm-ascend-patterns.md with what the engine's patterns give.
+    """Run fx-passes on the engine's patterns and compare with docs/vllm-ascend-patterns.md.
 
     After ``--``: ``--write`` writes it.
     """
@@ -254,7 +254,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def docs(session: nox.Session) -> None:
-    """Make a site of all documents in build/docs/site; a dead link or anchor stops it."""
+    """Build a site of all pages in build/docs/site; fail on a dead link or anchor."""
     python = find_installer(session).environment(
         "docs", tool_requirements("docs"), python=sys.executable
     )
@@ -277,7 +277,7 @@ def aarch64(session: nox.Session) -> None:
 
 
 def _long_session(tests: LongTests) -> None:
-    """Make a session of a row of the table of long tests."""
+    """Define a session for one row of the table of long tests."""
 
     def run(session: nox.Session) -> None:
         tests.run(session)
@@ -315,7 +315,7 @@ def _mypy(session: nox.Session, python: str, folder: Path, *targets: str) -> Non
 
 
 def _release(session: nox.Session, *arguments: str) -> None:
-    """Run a command of tools/release in an environment that has its tools and nothing of ours."""
+    """Run a command of tools/release in an environment without our packages."""
     installer = find_installer(session)
     requirements = tool_requirements("release")
     python = installer.environment("release", requirements, python=sys.executable)
@@ -331,9 +331,9 @@ def _wheel_options(session: nox.Session) -> list[str]:
 
 @nox.session(default=False)
 def changes(session: nox.Session) -> None:
-    """Stop sources that changed without a change note, and public names that broke unsaid.
+    """Fail if sources changed without a change note, or a public name broke without a breaking one.
 
-    The revision to compare with stands after `--` (default: main).
+    Pass the revision to compare with after `--` (default: main).
     """
     _release(session, "changes", *session.posargs)
 
@@ -341,7 +341,7 @@ def changes(session: nox.Session) -> None:
 @nox.session(default=False)
 @nox.parametrize("package", PACKAGES)
 def build(session: nox.Session, package: Package) -> None:
-    """Build one package; from its wheel alone run the README's programs, then its tests."""
+    """Build one package, then run its README's programs and its tests from the wheel."""
     _release(session, "build", package.name, *_wheel_options(session), *session.posargs)
 
 
@@ -364,7 +364,7 @@ def readmes(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def older_siblings(session: nox.Session) -> None:
-    """Test npu-compile with the oldest siblings in its ranges; see that others are refused."""
+    """Test npu-compile with the oldest siblings in its ranges; older ones must be rejected."""
     _release(session, "older-siblings", *_wheel_options(session), *session.posargs)
 
 
@@ -372,12 +372,12 @@ def older_siblings(session: nox.Session) -> None:
 @nox.session(default=False)
 @nox.parametrize("package", [nox.param(package, id=package.name) for package in packages(ROOT)])
 def release(session: nox.Session, package: Package) -> None:
-    """Try a release of one package; with `-- --write` make its commit and tag. Never pushes."""
+    """Try a release of one package; with `-- --write`, make its commit and tag. Never pushes."""
     _release(session, "cut", package.name, *_wheel_options(session), *session.posargs)
 
 
 @nox.session(default=False)
 def releases_on_a_clone(session: nox.Session) -> None:
-    """Cut releases on a clone of what is committed, and see what stops one (minutes)."""
+    """Release on a clone of the last commit, and test what prevents a release (minutes)."""
     options = ["--end-to-end", *_wheel_options(session)]
     _test_tools(session, "tools/tests/release/test_end_to_end.py", *options, *session.posargs)

@@ -82,7 +82,7 @@ def picture(lines: Iterable[tuple[str, str]]) -> str:
     ]
     for upper, lower in lines:
         start, end = BOXES[upper], BOXES[lower]
-        # Lines of one package begin, and end, beside those of the others.
+        # Lines of different packages start and end at different points.
         shift = 22 * (list(LINE_COLORS).index(upper) - 1.5)
         first = f"{start.x + width / 2 + (end.x - start.x) / 12:g},{start.y + height}"
         last = f"{end.x + width / 2 + shift:g},{end.y}"

@@ -116,10 +116,10 @@ def _build_driver(wheels: Path, libraries: Path, built: Path) -> Path:
 
 
 def _stand_in_for_python_settings(built: Path) -> None:
-    """Give Debian's headers of Python the settings of this host where they ask for aarch64's.
+    """Make Debian's Python headers use this host's settings where they expect aarch64's.
 
-    Both have 64-bit longs and pointers, and the updater asks for nothing else. Other headers hold
-    their settings themselves.
+    Both have 64-bit longs and pointers, and the updater needs nothing else. Other headers contain
+    their own settings.
     """
     common = Path(sysconfig.get_config_h_filename())
     own = Path(str(sysconfig.get_config_var("MULTIARCH")), common.parent.name, common.name)

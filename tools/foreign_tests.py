@@ -63,7 +63,7 @@ class _Rows(unittest.TestResult):
         self._file = file
 
     def _add(self, test: unittest.TestCase, outcome: str, text: str = "") -> None:
-        # torch_npu puts the code of an error behind what it says of it.
+        # torch_npu appends the error code to the message.
         lines = [line for line in text.splitlines() if line.strip() and "[ERROR]" not in line]
         reason = lines[-1].strip()[:_REASON_CHARACTERS] if lines else ""
         self.rows.append(Row(file=self._file, test=test.id(), outcome=outcome, reason=reason))
@@ -85,7 +85,7 @@ class _Rows(unittest.TestResult):
 
 
 def _unskipped(_reason: str) -> Callable[[Any], Any]:
-    """Stand for `unittest.skip`."""
+    """Replace `unittest.skip`."""
     return lambda test: test
 
 
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--into", type=Path)
     options = parser.parse_args(arguments)
-    # A refused launch ends torch_npu's own queue for good.
+    # A rejected launch stops torch_npu's own queue permanently.
     os.environ.setdefault("TASK_QUEUE_ENABLE", "0")
     simulator = importlib.import_module("cann_sim")
     simulator.build()

@@ -37,7 +37,7 @@ _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", flags=re.MULTILINE | re.DOTALL)
 
 
 class DeadLinkError(ValueError):
-    """A document links to a file that is not there."""
+    """A page links to a file that does not exist."""
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -47,7 +47,7 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def with_site_links(text: str, page: Path, root: Path = ROOT) -> tuple[str, set[Path]]:
-    """Return a document as the site has it, and the files it links to that are no documents.
+    """Return a page with the site's links, and the other files that it links to.
 
     Args:
         text: the document.
@@ -55,7 +55,7 @@ def with_site_links(text: str, page: Path, root: Path = ROOT) -> tuple[str, set[
         root: the repository.
 
     Raises:
-        DeadLinkError: it links to what is not there.
+        DeadLinkError: a linked file does not exist.
     """
     known = set(pages(root))
     files: set[Path] = set()
@@ -94,7 +94,7 @@ def api_pages(root: Path = ROOT) -> dict[Path, str]:
 
 
 def gather(folder: Path, root: Path = ROOT) -> None:
-    """Copy the documents and what they link to into a folder, which is emptied first."""
+    """Copy the pages and the files that they link to into a folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     for page, text, files in _converted(root):
         target = folder / page

@@ -52,7 +52,7 @@ LEAST_CHARACTERS = 400
 def checked(
     operator: str, arguments: Sequence[Argument], simulated: Sequence[tuple[str, str]]
 ) -> tuple[Argument, ...]:
-    """Return the rows under the simulator's names of the arguments.
+    """Return the rows, renamed to the simulator's names of the arguments.
 
     Raises:
         ValueError: The document has another number of tensors than the simulator.

@@ -57,7 +57,7 @@ _DATA_TYPE: Final = re.compile(
 )
 _SAME_AS: Final = re.compile(r"[与和同]\s*(?:参数)?\s*[“`']?(?:参数)?([A-Za-z][A-Za-z0-9]*)")
 
-# Formats in which elements lie in the order of the dimensions, which are one for the simulator.
+# Formats with elements in the order of the dimensions; the simulator treats them as one.
 _PLAIN: Final = frozenset({"ND", "NC", "NCL", "NCHW", "NCDHW"})
 
 
@@ -94,7 +94,7 @@ def read_data_types(text: str) -> frozenset[str]:
     """Return the dtypes of the simulated product that a text names.
 
     Raises:
-        ValueError: A word is like a dtype and is none that is known.
+        ValueError: A word looks like a dtype but is unknown.
     """
     names = frozenset(match[0] for match in _DATA_TYPE.finditer(text.replace("Q_S", " Q_S")))
     if unknown := names - _DATA_TYPES.keys() - _OF_OTHER_PRODUCTS - {"INT", "FLOAT32r"}:
@@ -110,7 +110,7 @@ def same_as(text: str) -> str | None:
 
 
 def read_ranks(text: str) -> frozenset[int]:
-    """Return the numbers of dimensions that a cell allows; all where it does not say."""
+    """Return the numbers of dimensions that a cell allows; all if it gives none."""
     if found := re.match(r"(?:维度支持)?([1-8两])维，", text):
         return frozenset({2 if found[1] == "两" else int(found[1])})
     text = text.replace(",", "，") if "(" not in text and "[" not in text else text

@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 def of_product(text: str) -> str:
-    """Return the text without the parts that are marked as those of other products."""
+    """Return the text without the parts for other products."""
     kept: list[str] = []
     skipped: str | None = None
     for line in text.split("\n"):

@@ -15,7 +15,7 @@ _DEFINITION: Final = re.compile(r"(aclnn\w+)GetWorkspaceSize *\(")
 
 
 class Repository:
-    """Documents and sources at the commit that is checked out; read by git, so bare ones serve."""
+    """Documents and sources at the checked-out commit; read by git, so a bare clone works too."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

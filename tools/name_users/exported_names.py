@@ -26,7 +26,7 @@ class PublicName:
 
 
 class NoModuleError(Exception):
-    """A package lists a public module that there is not."""
+    """A package lists a public module that does not exist."""
 
 
 def exported_names(package: Package) -> dict[str, tuple[str, ...]]:

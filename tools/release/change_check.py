@@ -35,7 +35,7 @@ def check_changes(root: Path, base: str) -> list[str]:
         for check in (lambda each: check_notes(each, files), check_names):
             try:
                 lines.append(f"{package.name}: {check(package)}")
-            except ReleaseError as error:  # noqa: PERF203 - all that is wrong is told at once
+            except ReleaseError as error:  # noqa: PERF203 - reports all problems at once
                 wrong.append(str(error))
     if wrong:
         raise ReleaseError("\n".join(wrong))

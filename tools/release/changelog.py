@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def with_release(text: str, version: Version, day: date, section: str) -> str:
     """Return a changelog with the section of a release.
 
-    A section that was written by hand under ``## <version> (unreleased)``, as before a first
+    A handwritten section ``## <version> (unreleased)``, as before a first
     release,
     gets its date, and the collected notes are appended to it. Otherwise the section is inserted
     before

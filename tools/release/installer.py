@@ -59,7 +59,7 @@ class Environment:
 
     Attributes:
         installer: Who made it.
-        folder: Where it lies.
+        folder: Its folder.
     """
 
     installer: Installer

@@ -40,7 +40,7 @@ except npu_compile.NpuCompileError as error:
 
 
 def try_older_siblings(trial: Trial) -> None:
-    """Run npu-compile's tests with its oldest siblings, and see that others are refused.
+    """Run npu-compile's tests with its oldest siblings, and check that older ones are rejected.
 
     A sibling's oldest version is built from the sources of its release. Before there is one, the
     present sources are built under that version, which shows that the range can be installed, not
@@ -50,7 +50,7 @@ def try_older_siblings(trial: Trial) -> None:
         trial: npu-compile, whose files are built.
 
     Raises:
-        ReleaseError: The oldest siblings do not work, or others are not refused.
+        ReleaseError: The oldest siblings do not work, or older ones are not rejected.
     """
     siblings = trial.build_siblings()
     environment = trial.installer.environment(trial.folder / "outside" / "environment")
@@ -77,7 +77,7 @@ def _try_outside(
     version: Version,
     siblings: dict[str, Path],
 ) -> None:
-    """See that the installer refuses a version, and the package itself where nobody asked it."""
+    """Check that the installer rejects a version, and so does the package if it is installed."""
     name = requirement.name
     sibling = Package(root=trial.package.root, name=name)
     own = next(trial.built.glob("*.whl"))

@@ -68,7 +68,7 @@ def _unpack_sources(package: Package, last: Version, folder: Path) -> None:
 
 
 def _listed_then(package: Package, folder: Path) -> tuple[str, ...]:
-    """Return the modules that were public in the release whose sources lie in a folder."""
+    """Return the modules that were public in the release whose sources are in a folder."""
     project = load_toml(folder / "pyproject.toml")
     listed = project.get("tool", {}).get("public-names", {}).get("modules", [])
     return (package.module, *listed)
@@ -97,7 +97,7 @@ def _load(module: str, folder: Path, public: tuple[str, ...]) -> griffe.Object:
 def _withdrawn(old: griffe.Object, new: griffe.Object) -> Iterator[str]:
     """Yield a line for each name that ``__all__`` had and has no more, which griffe overlooks.
 
-    griffe asks whether the name still exists, as it does where a module imports it for itself.
+    griffe checks that the name still exists, as it does if a module imports it privately.
     """
     for name, module in old.modules.items():
         if module.is_public and not module.is_alias and name in new.modules:

@@ -51,7 +51,7 @@ class Trial:
     Attributes:
         package: The package.
         installer: Makes the environment.
-        folder: What is made lies below it, and what lay there is removed.
+        folder: Output goes here; earlier content is removed.
         readme: Whose programs run; None for the package's own.
     """
 

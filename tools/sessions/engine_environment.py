@@ -46,7 +46,7 @@ class Engine:
         requirements: Exact versions of the engine.
         left_out: Requirements of the engine that exist for its device only, or that nothing here
             imports.
-        overrides: Requirements that stand for the engine's own.
+        overrides: Requirements that replace the engine's own.
         from_source: Requirements that are built from their source distributions.
         read_sources: Requirements whose source distribution a script reads.
         build_requirements: What that build imports, and the setup scripts of what is read.
@@ -106,7 +106,7 @@ VLLM = Engine(
     build_settings=(
         ("VLLM_TARGET_DEVICE", "empty"),
         ("VLLM_VERSION_OVERRIDE", "0.23.0"),
-        ("SOC_VERSION", "ascend910b1"),  # which vllm-ascend asks the device for
+        ("SOC_VERSION", "ascend910b1"),  # vllm-ascend otherwise queries the device
     ),
 )
 
@@ -115,7 +115,7 @@ VLLM_V2 = replace(
     VLLM,
     name="vllm-v2",
     requirements=("vllm-ascend==0.26.0rc1",),
-    # The engine's two halves ask for versions that exclude each other: vLLM's stand.
+    # vLLM and vllm-ascend require conflicting versions: use vLLM's.
     overrides=("fastapi[standard]>=0.133,<0.137",),
     from_source=("vllm==0.26.0",),
     read_sources=(),
@@ -168,7 +168,7 @@ SGLANG = Engine(
         "sglang-kernel",
         "tilelang",
         "torch-memory-saver",
-        "anthropic",  # interfaces, formats and checkpoints that no session asks for
+        "anthropic",  # interfaces, formats and checkpoints that no session uses
         "blobfile",
         "build",
         "datasets",
@@ -200,7 +200,7 @@ def engine_environment(
 ) -> str:
     """Make or update the environment of an engine, and return its Python.
 
-    It holds the engine at its own versions, but for torch and torch_npu, and ours as wheels.
+    It has the engine at its pinned versions, except torch and torch_npu, and our wheels.
 
     Args:
         installer: Makes it.
@@ -228,7 +228,7 @@ def engine_environment(
 
 
 def _torchvision(release: TorchRelease) -> str:
-    """Return the torchvision of a torch: 0.25 belongs to 2.10, and both count on together."""
+    """Return the torchvision for a torch: 0.25 for 2.10, 0.26 for 2.11, and so on."""
     minor = int(release.torch.split(".")[1])
     return f"torchvision==0.{minor + 15}.0"
 
@@ -236,7 +236,7 @@ def _torchvision(release: TorchRelease) -> str:
 def _built_wheels(
     installer: Installer, engine: Engine, release: TorchRelease, python: str
 ) -> list[Path]:
-    """Build an engine's wheels from source distributions, and keep them beside what built them."""
+    """Build an engine's wheels from source distributions, or return those of an earlier build."""
     builder = installer.environment(
         f"engine-{engine.name}-build-{release.name}",
         engine.build_requirements,

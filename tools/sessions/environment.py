@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Installer:
     """Makes environments and wheels for one session.
 
-    uv links every wheel from its cache into the environments, so torch stands on the disk once,
-    and an environment still holds only what it was asked for.
+    uv links every wheel from its cache into the environments, so torch is stored once,
+    and an environment still has only its own requirements.
 
     Attributes:
         session: The session that commands are run in.
@@ -49,7 +49,7 @@ class Installer:
     ) -> str:
         """Make or update an environment, and return its Python.
 
-        Nothing is done where the last call asked for the same.
+        Does nothing if the last call had the same arguments.
 
         Args:
             name: Folder below ``.nox``.
@@ -57,7 +57,7 @@ class Installer:
             release: The versions of torch and torch_npu, for those that a requirement names.
             python: Version or path of the interpreter.
             editable: Packages whose sources in the tree are imported.
-            overrides: Further requirements that stand for every other that names the same; one
+            overrides: Further requirements that replace all others of the same name; one
                 whose marker never holds is left out.
             compiled: With bytecode, which uv does not write: a program of very many modules starts
                 several times faster.
@@ -93,14 +93,14 @@ class Installer:
         return interpreter
 
     def having(self, settings: Mapping[str, str]) -> Installer:
-        """Return the same with further environment variables for uv."""
+        """Return an installer with further environment variables for uv."""
         return replace(self, settings={**self.settings, **settings})
 
     def unpack(self, folder: Path, requirements: Iterable[str], *, platform: str) -> None:
-        """Unpack wheels for another processor into a folder, without what they need.
+        """Unpack wheels for another processor into a folder, without their dependencies.
 
         Args:
-            folder: Nothing is done where it exists.
+            folder: Nothing is done if it exists.
             requirements: Exact versions.
             platform: For instance ``aarch64-manylinux_2_28``.
         """

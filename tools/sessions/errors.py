@@ -2,4 +2,4 @@
 
 
 class WorkspaceError(Exception):
-    """A package does not have what its tools go by; the message says what, and the remedy."""
+    """A package lacks something that the tools need; the message says what, and the remedy."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def installer_settings() -> dict[str, str]:
     """Return the environment variables that uv is run with.
 
-    They say what pip's files and ``PIP_*`` variables say, as far as uv has a word for it: index,
-    further indexes, folders of wheels, certificates, trusted hosts, proxy, limit of time. What the
-    user told uv itself (``UV_*``) is left alone.
+    They translate pip's configuration and ``PIP_*`` variables as far as uv supports them: index,
+    further indexes, folders of wheels, certificates, trusted hosts, proxy, timeout. Variables of
+    uv itself (``UV_*``) are not changed.
     """
     pip = pip_settings()
     settings = {
@@ -36,7 +36,7 @@ def installer_settings() -> dict[str, str]:
         "ALL_PROXY": pip.get("proxy", ""),
         "SSL_CERT_FILE": pip.get("cert", ""),
         "UV_SYSTEM_CERTS": "1" if _has_system_certificates() else "",
-        # Wheels are linked from the cache into each environment, so that each stands on the disk
+        # Wheels are linked from the cache into each environment, so that each is stored on the disk
         # once; that wants both on one file system.
         "UV_CACHE_DIR": "" if _on_one_disk() else str(ROOT / ".nox" / "uv-cache"),
     }
@@ -45,7 +45,7 @@ def installer_settings() -> dict[str, str]:
 
 @cache
 def pip_settings() -> dict[str, str]:
-    """Return what pip is set to by its files and by the environment; the environment wins."""
+    """Return pip's settings from its files and the environment; the environment wins."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
         capture_output=True,
@@ -62,7 +62,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def wheel_folders(settings: Mapping[str, str]) -> list[Path]:
-    """Return the local folders of wheels that uv is told to look into."""
+    """Return the local folders of wheels in uv's configuration."""
     texts = {**settings, **os.environ}.get("UV_FIND_LINKS", "").split(",")
     paths = [Path(text.removeprefix("file://")) for text in texts if text]
     return [path for path in paths if path.is_dir()]

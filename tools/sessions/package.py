@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What is installed beside a package.
+    """The dependencies of a package.
 
     Attributes:
         siblings: Packages of the same checkout, by name.
@@ -102,7 +102,7 @@ class Package:
     def requirements(
         self, *, extras: bool | Collection[str] = False, tests: bool = False
     ) -> list[Requirement]:
-        """Return what the package declares.
+        """Return the requirements that the package declares.
 
         Args:
             extras: With the optional parts: all, or those of these names.
@@ -118,7 +118,7 @@ class Package:
         return [Requirement(text) for text in texts]
 
     def declared(self, *, extras: bool | Collection[str] = False, tests: bool = False) -> Declared:
-        """Return what is installed beside the package: what it declares, and what that needs.
+        """Return the dependencies of the package, and those of its siblings.
 
         Args:
             extras: For its optional parts too: all, or those of these names.
@@ -142,7 +142,7 @@ class Package:
         )
 
     def content_key(self) -> str:
-        """Return a key that changes with what the package's wheel is made of."""
+        """Return a key that changes whenever the content of the package's wheel changes."""
         digest = hashlib.sha256()
         for path in sorted(self.folder.rglob("*")):
             parts = path.relative_to(self.folder).parts

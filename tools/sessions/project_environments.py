@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def find_installer(session: nox.Session) -> Installer:
-    """Return what makes environments, with pip's settings as uv's."""
+    """Return an installer with pip's settings passed to uv."""
     found, uv, _ = find_uv()
     if not found:
         session.error("uv was looked for, found nothing: start the sessions by ./nox, which has it")
@@ -31,7 +31,7 @@ def find_installer(session: nox.Session) -> Installer:
 
 
 def installer_with_torch(session: nox.Session) -> tuple[Installer, TorchRelease]:
-    """Return what makes environments, and the release of torch of the gate and the demo."""
+    """Return an installer, and the release of torch for the gate and the demo."""
     installer = find_installer(session)
     choice = choose_torch(installer.settings)
     release = choice.release
@@ -40,12 +40,12 @@ def installer_with_torch(session: nox.Session) -> tuple[Installer, TorchRelease]
 
 
 def declared_by_packages() -> set[str]:
-    """Return what the packages and their tests declare, without the packages themselves."""
+    """Return the requirements of all packages and their tests, without the packages themselves."""
     return {text for package in packages(ROOT) for text in package.declared(tests=True).others}
 
 
 def everything(session: nox.Session) -> str:
-    """Return the Python of the environment that has all packages, from the tree, and all tools."""
+    """Return the Python of the environment with all packages (editable) and all tools."""
     installer, release = installer_with_torch(session)
     requirements = {*declared_by_packages(), *tool_requirements("example", "types", "peers")}
     return installer.environment(

@@ -43,7 +43,7 @@ class TorchRelease:
 
     @property
     def requirements(self) -> list[str]:
-        """Exact versions, which stand for every requirement that names one of the two.
+        """Exact versions, which replace every requirement on one of the two.
 
         torch_npu's own among them: 2.10 wants ``torch==2.10.0+cpu`` for x86-64, a build that the
         ordinary index does not have.
@@ -58,7 +58,7 @@ class TorchChoice:
     Attributes:
         release: The versions.
         settings: Further environment variables for uv.
-        source: What a user is told.
+        source: Description for the user.
     """
 
     release: TorchRelease
@@ -83,14 +83,14 @@ def _table() -> dict[str, Any]:
 
 
 def choose_torch(settings: Mapping[str, str]) -> TorchChoice:
-    """Choose the torch of the gate and the demo: the newest, as a CPU build where one can be had.
+    """Choose the torch of the gate and the demo: the newest, as a CPU build if there is one.
 
-    A CPU build is taken from a folder of wheels that pip or uv was told about, whichever supported
-    version lies there; else from PyTorch's own index, if it answers. The ordinary index has CUDA
-    builds for x86-64, gigabytes larger; they serve as well.
+    A CPU build is taken from a folder of wheels in the configuration of pip or uv, in any supported
+    version; otherwise from PyTorch's own index, if it answers. The default index has CUDA
+    builds for x86-64, which also work but are gigabytes larger.
 
     Args:
-        settings: What uv is run with.
+        settings: Environment variables for uv.
     """
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
     folders = wheel_folders(settings)

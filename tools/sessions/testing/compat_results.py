@@ -21,7 +21,7 @@ _BEGIN, _END = "<!-- rows -->\n", "<!-- end of rows -->\n"
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class CompatResult:
-    """What the tests of one package gave in one environment.
+    """The test result of one package in one environment.
 
     Attributes:
         package: The package.
@@ -57,10 +57,10 @@ print(json.dumps({
 
 
 def read_result(report: Path, *, package: str, python: str, tests: str) -> CompatResult:
-    """Read what pytest wrote, and ask the environment what it is.
+    """Read pytest's report and the versions of the environment.
 
     Args:
-        report: What pytest wrote in JUnit's form.
+        report: pytest's report in JUnit format.
         package: The package.
         python: The environment's interpreter.
         tests: What was run.
@@ -91,12 +91,12 @@ def read_result(report: Path, *, package: str, python: str, tests: str) -> Compa
 
 
 def keep_result(result: CompatResult, *, rows: Path = ROWS, page: Path = PAGE) -> None:
-    """Put a result in the place of the older one of the same environment, and show the table anew.
+    """Replace the older result of the same environment, and update the table.
 
     Args:
-        result: What was read.
+        result: The new result.
         rows: The file of all rows.
-        page: The page whose table is made of them.
+        page: The page that shows the rows as a table.
     """
     kept = [
         CompatResult(**{**row, "reasons": tuple(row["reasons"])})

@@ -21,7 +21,7 @@ def run_compat(session: nox.Session, release: TorchRelease) -> None:
     """Test every package, as a wheel, on one release, and keep the figures.
 
     Args:
-        session: The session; what it takes after ``--`` says its docstring.
+        session: The session; its docstring lists the options after ``--``.
         release: The versions of torch and torch_npu.
     """
     chosen: list[str] = []

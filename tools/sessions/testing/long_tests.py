@@ -28,8 +28,8 @@ class LongTests:
     Attributes:
         name: Of the session.
         about: What it does, as `./nox --list` shows it.
-        runs: Arguments of pytest, one run a line; the tests stand first, below the root. What
-            stands after ``--`` on the command line follows, and the last of two options counts.
+        runs: Arguments of pytest, one run a line; tests first, relative to the root. What
+            follows ``--`` on the command line is appended, and the last of two options counts.
         settings: Environment variables besides those of all sessions.
         keeps_malloc: Whether memory is measured, with the settings of malloc that users have.
     """

@@ -39,7 +39,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 
 
 def build_simulator(session: nox.Session, python: str) -> None:
-    """Compile the simulator where that is not done yet; pytest would not show how far it is."""
+    """Compile the simulator if necessary, with progress, which pytest would not show."""
     session.run(python, "-m", "cann_sim", "build", env=ENVIRONMENT, external=True)
 
 

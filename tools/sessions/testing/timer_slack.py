@@ -13,7 +13,7 @@ _NANOSECONDS: Final = 4_000_000
 
 
 def let_sleeps_end_late() -> None:
-    """Let sleeps of the programs that this thread starts end up to 4 ms late, for good.
+    """Allow programs started by this thread to oversleep by up to 4 ms, permanently.
 
     A process that uses torch_npu has a thread which looks into a queue every few microseconds, as
     far as the system lets it: 0.4 of a core, whether there is work or not. With this it is 0.02,

@@ -21,7 +21,7 @@ modules = [{modules}]
 
 
 def write(root: Path, path: str, text: str) -> None:
-    """Write a file of a checkout."""
+    """Write a file into a checkout."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text(text)
 

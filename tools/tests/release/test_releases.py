@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def release(repository: Repository, version: str) -> str:
-    """Commit what ``release`` commits, and return the commit."""
+    """Make the commit of a release, and return it."""
     repository.write("packages/leaf/CHANGELOG.md", f"## {version}\n")
     return repository.commit(f"{release_subject(f'leaf-v{version}')}\n\nWhat it brings.")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """What an installer asks of a session: it runs commands, here for real, and keeps them."""
+    """A session as an installer uses it: runs commands, and records them."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[str, ...]] = []
@@ -41,7 +41,7 @@ def installer(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _package(root: Path, name: str) -> Package:
-    """Write a small package that needs nothing, its build backend included."""
+    """Write a small package without dependencies, with its own build backend."""
     folder = root / "packages" / name
     folder.mkdir(parents=True)
     folder.joinpath("pyproject.toml").write_text(

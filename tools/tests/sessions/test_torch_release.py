@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _nothing_around(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Take away what the surroundings say, and let PyTorch's index be one that does not answer."""
+    """Clear pip's settings, and replace PyTorch's index by one that does not answer."""
     for name in ("UV_TORCH_BACKEND", "UV_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(torch_release, "CPU_INDEX", "http://127.0.0.1:9/torch/")
@@ -33,7 +33,7 @@ def _nothing_around(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def answering_index(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let PyTorch's index be a server on this machine."""
+    """Replace PyTorch's index by a server on this machine."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:

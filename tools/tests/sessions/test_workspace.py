@@ -28,7 +28,7 @@ def _git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a repository of its own with the packages' metadata and a source each."""
+    """Return a new repository with the packages' metadata and one source file each."""
     for package in packages(ROOT):
         folder = tmp_path / "packages" / package.name
         (folder / "src").mkdir(parents=True)
