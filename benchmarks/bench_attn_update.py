@@ -256,8 +256,8 @@ def make_ours(
     Args:
         workload: What is captured.
         fused: Whether the device's fused call may be used.
-        updater: Issues the updates.
-        worker: Whether a thread of the lane does.
+        updater: Launches the updates.
+        worker: Whether a thread of the lane launches them.
         keys: Captured keys.
         changing: Whether the lengths change from step to step.
         tables: Block tables that steps rebind in turn, each as a new view; 0 for the captured one,
@@ -368,7 +368,7 @@ def make_floor(workload: Workload) -> Callable[[int], None]:
 
 
 def make_operator_calls(workload: Workload) -> Callable[[int], None]:
-    """Return the operator calls alone, with all that can be bound ahead bound."""
+    """Return only the operator calls, with as many arguments bound in advance as possible."""
     import torch
 
     torch_npu = importlib.import_module(TORCH_NPU)

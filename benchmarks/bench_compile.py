@@ -168,10 +168,10 @@ def rows_of(layers: int, rounds: int) -> list[Row]:
 
 
 def seconds_from_cache(layers: int, rounds: int, mode: str) -> list[float]:
-    """Let one process fill a cache and some others, one after the other, find all in it.
+    """Fill a cache in one process, then compile from it in some others, one after the other.
 
     Raises:
-        RuntimeError: one did not find it.
+        RuntimeError: a process did not find its entry.
     """
     found = []
     with tempfile.TemporaryDirectory() as folder:

@@ -252,7 +252,7 @@ def measure_parts(
 
 
 def run_process(options: argparse.Namespace, task_queue: str) -> list[Row]:
-    """Measure in a process of its own with one setting of the task queue."""
+    """Measure in a new process with one setting of the task queue."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
         command = [sys.executable, __file__, f"--layers={options.layers}", f"--into={path}"]

@@ -123,7 +123,7 @@ class DecoderGraph:
             return torch.empty(shape, dtype=dtype, device="npu")
 
     def _value(self, key: tuple[str, int], make: Callable[[], object]) -> object:
-        # Layers are equal, so the fake values of the first serve all.
+        # Layers are equal, so the fake values of the first apply to all.
         if key not in self._values:
             self._values[key] = make()
         return self._values[key]
@@ -232,7 +232,7 @@ def hand_written(module: GraphModule) -> int:
             continue
         (normed,) = norm.users
         users = [user for user in total.users if user is not norm]
-        # The norm follows the addition, and nothing else of the layer stands between them.
+        # The norm directly follows the addition.
         with graph.inserting_before(norm):
             arguments = (x, residual, *norm.args[1:])
             fused = graph.call_function(npu.npu_add_rms_norm.default, arguments)
@@ -448,7 +448,7 @@ def _misses_anchored(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[
 def _misses_deep(
     x: torch.Tensor, residual: torch.Tensor, norm: torch.Tensor, weight: torch.Tensor, size: int
 ) -> dict[str, torch.Tensor]:
-    # Nine operators as they stand in every layer, but for the last operand.
+    # Nine operators as in every layer, except the last operand.
     aten, npu = torch.ops.aten, torch.ops.npu
     hidden = aten.linear(npu.npu_rms_norm(x + residual, norm)[0], weight)
     gate, up = aten.split.Tensor(hidden, size, -1)
@@ -462,7 +462,7 @@ def missing_rules(pattern: Callable[..., dict[str, torch.Tensor]]) -> tuple[fx_p
 
 
 def check_by_hand(module: GraphModule) -> int:
-    """Look 16 times at every RMSNorm and find that its input is no silu."""
+    """Check the input of every RMSNorm 16 times for a silu, without a match."""
     found = 0
     for _ in range(16):
         for silu in module.graph.find_nodes(op="call_function", target=torch.ops.aten.silu.default):
@@ -472,7 +472,7 @@ def check_by_hand(module: GraphModule) -> int:
 
 
 def check_deep_by_hand(module: GraphModule) -> int:
-    """Look 16 times at every product, down to the sum before the norm, and find it another."""
+    """Check every product 16 times, down to the sum before the norm, without a match."""
     aten, npu = torch.ops.aten, torch.ops.npu
     found = 0
     for _ in range(16):

@@ -153,7 +153,7 @@ def copying_subjects(
 
 
 class Silent:
-    """Observes and forgets."""
+    """An observer that does nothing."""
 
     def observe(self, event: RuntimeEvent, /) -> None:
         """Do nothing."""
@@ -224,7 +224,7 @@ def _simulated_npu() -> NpuDevice:
 
 
 def run_calls(function: Callable[..., object], arguments: Sequence[object], calls: int) -> None:
-    """Call as often."""
+    """Call the given number of times."""
     for _ in range(calls):
         function(*arguments)
 
@@ -235,7 +235,7 @@ def run_steps(
     arguments: Sequence[object],
     calls: int,
 ) -> None:
-    """Call as often, each call in a span of its own."""
+    """Call the given number of times, each call in its own span."""
     for _ in range(calls):
         with span:
             function(*arguments)

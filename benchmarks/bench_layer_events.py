@@ -45,7 +45,7 @@ PLAIN, UNASKED, ASKED = "no events", "events, nobody waits", "events, a stream w
 def replayed(
     device: NpuDevice, names: int, *, has_events: bool, is_asked: bool
 ) -> Callable[[], None]:
-    """Capture a graph with as many layers as names, and return what replays it."""
+    """Capture a graph with one layer per name, and return a function that replays it."""
     context = GraphContext()
     events = LayerEvents(device) if has_events else None
     consumer = device.create_stream()

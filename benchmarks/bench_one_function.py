@@ -74,7 +74,7 @@ def makers(device: NpuDevice) -> dict[str, Callable[[], Callable[..., Any]]]:
 
 
 def lines_of(user: Callable[..., Any]) -> int:
-    """Return how many lines of code a user has, without blank ones and docstrings."""
+    """Return the user's lines of code, without blank lines and docstrings."""
     source = inspect.getsource(user).splitlines()
     return sum(bool(line.strip()) and not line.strip().startswith('"""') for line in source)
 
@@ -119,7 +119,7 @@ def host_times(device: NpuDevice, tensors: int, calls: int) -> dict[str, float]:
 
 
 def memory(device: NpuDevice, make: Callable[[], Callable[..., Any]], count: int) -> dict[str, Any]:
-    """Return the memory of a subject after as many signatures."""
+    """Return the memory of a subject after the given number of signatures."""
     gc.collect()
     device.synchronize()
     device.empty_cache()

@@ -128,7 +128,7 @@ def hand_assignment(graph: Graph) -> dict[Node, int]:
 
 
 def hand_written(module: GraphModule) -> list[Graph]:
-    """Split in one pass: a graph for each piece, no check, no name, no equal pieces found."""
+    """Split in one pass: a graph for each piece, without checks, names and shared pieces."""
     owner = hand_assignment(module.graph)
     count = max(owner.values()) + 1
     inputs: list[dict[Node, None]] = [{} for _ in range(count)]
@@ -295,7 +295,7 @@ def chain(pieces: int, weights: int) -> GraphModule:
 def written_out(
     pieces: int, weights: int, function: Callable[..., object]
 ) -> Callable[..., object]:
-    """Return the function that a person would write: one call after the other, nothing else."""
+    """Return the function that one would write by hand: only the calls, one after the other."""
     names = [[f"w{n}_{i}" for i in range(weights)] for n in range(pieces)]
     lines = [f"        x, = piece_{n}({', '.join(['x', *names[n]])})" for n in range(pieces)]
     parameters = ", ".join(["x", *[name for row in names for name in row]])

@@ -139,7 +139,7 @@ def measure(folder: Path, layers: int, sizes: list[int], rounds: int) -> list[Ro
 
 
 def run_process(layers: int, options: argparse.Namespace) -> list[Row]:
-    """Measure in a process of its own, since compiled models of another depth stay in memory."""
+    """Measure in a new process, because compiled models of other depths stay in memory."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
         command = [sys.executable, __file__, f"--layers={layers}", f"--into={path}"]

@@ -58,7 +58,7 @@ class Row:
 
 
 def make_operators() -> dict[str, Callable[[], object]]:
-    """Return the calls by name; their results stand ahead, so that nothing is allocated."""
+    """Return the calls by name; their results are preallocated."""
     import torch
 
     torch_npu = importlib.import_module(TORCH_NPU)

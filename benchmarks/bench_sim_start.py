@@ -92,7 +92,7 @@ def measure_start() -> dict[str, float]:
 
 
 def measure_first_use() -> list[Row]:
-    """Run a first program with an empty cache, and wait for what is compiled behind it."""
+    """Run a first program with an empty cache, and wait for the compilation in the background."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,

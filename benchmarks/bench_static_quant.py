@@ -34,7 +34,7 @@ FORMS = ("SGLang", "vLLM-Ascend")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One door."""
+    """One measurement."""
 
     form: str
     dtype: str
@@ -48,7 +48,7 @@ def model_of(form: str, dtype: torch.dtype, hidden: int, *, fused: bool = False)
     """Return two layers of two sites each.
 
     Args:
-        form: Whose form: how the reciprocal is held.
+        form: How the reciprocal of the scale is stored, as in one of the engines.
         dtype: Of activations and weights.
         hidden: Size of a row.
         fused: Whether it calls the fused kernel itself.
@@ -101,7 +101,7 @@ def model_of(form: str, dtype: torch.dtype, hidden: int, *, fused: bool = False)
 
 
 def doors(model: Any, inputs: list[torch.Tensor]) -> dict[str, Callable[..., object]]:
-    """Return the model behind each door, warmed up, and captured where the door captures."""
+    """Return the model for each way to run it, warmed up, and captured if the way captures."""
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -139,7 +139,7 @@ def doors(model: Any, inputs: list[torch.Tensor]) -> dict[str, Callable[..., obj
 
 
 def launches_of(run: Callable[..., object], inputs: list[torch.Tensor]) -> int:
-    """Return how many kernels a step runs, those of replays included."""
+    """Return the number of kernels of a step, including those of replays."""
     import torch
 
     torch.accelerator.synchronize()
@@ -165,7 +165,7 @@ def time_of(run: Callable[..., object], inputs: list[torch.Tensor]) -> float:
 
 
 def measure(rows: int, hidden: int) -> list[Row]:
-    """Return one row for each form, dtype and door."""
+    """Return one row for each form, dtype and way to run."""
     import torch
 
     found = []

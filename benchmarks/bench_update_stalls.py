@@ -57,7 +57,7 @@ class Way:
 
     Attributes:
         make: captures and returns a step.
-        synchronises: whether the host waits for the step before, first of all.
+        synchronises: whether the host first waits for the previous step.
     """
 
     make: Callable[[Workload], Callable[[int], None]]
@@ -118,7 +118,7 @@ def make_workload(cards: int) -> Workload:
     flat = [cache.view(-1, kv_width) for cache in (keys, values)]
 
     def before_attention() -> None:
-        """Everything of a layer but attention: the last layer's end and this one's beginning."""
+        """Run a layer without attention: the end of the previous layer and the start of this one."""
         torch_npu.npu_add_rms_norm(attended @ to_hidden, residual, gamma)
         torch_npu.npu_swiglu(x @ to_middle) @ from_middle
         torch_npu.npu_add_rms_norm(x, residual, gamma)
@@ -198,7 +198,7 @@ def run_way(cards: int, subject: str, steps: int) -> None:
 
 
 def run_process(arguments: list[str], settings: dict[str, str]) -> str:
-    """Run this file in a process of its own on simulated CANN; return what it printed."""
+    """Run this file in a new process on simulated CANN; return its output."""
     launcher = str(Path(sys.executable).with_name("cann-sim"))
     environment = {
         **os.environ,

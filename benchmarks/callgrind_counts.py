@@ -16,11 +16,11 @@ from pathlib import Path
 
 
 def count_subjects(script: str, *options: str, on_simulator: bool) -> dict[int, int]:
-    """Run a benchmark under Callgrind; return what its counting thread executed, by subject.
+    """Run a benchmark under Callgrind; return the instructions of its counting thread, by subject.
 
     Args:
         script: The benchmark.
-        options: What it is started with, beside ``--requests``.
+        options: Command-line options, in addition to ``--requests``.
         on_simulator: Whether it runs on simulated CANN, with kernels that do nothing and without
             torch_npu's task queue.
     """

@@ -20,12 +20,12 @@ DRAWN = {
 
 
 def draw_host_time(microseconds: Mapping[str, float], path: str | Path, title: str) -> None:
-    """Draw one bar for each subject, with how many times faster it is than eager.
+    """Draw one bar for each subject, with its speedup over eager.
 
     Args:
         microseconds: Median of a step by subject; those that ``DRAWN`` names.
         path: File to write, SVG or PNG.
-        title: What was measured.
+        title: Title of the figure.
     """
     figure = Figure(path, width=7.6, height=0.34 + 0.19 * len(DRAWN))
     axes, widest = figure.axes, max(microseconds.values())

@@ -98,7 +98,7 @@ def watch_parts(runner: CompiledModelRunner) -> PartTimes:
 
 
 def captured_graphs(runner: CompiledModelRunner) -> list[Any]:
-    """Return what a decode runner's callables hold for its keys."""
+    """Return the objects that a decode runner's callables keep for its keys."""
     keys = set(runner._decode_runner._schedule.keys.values())
     graphed: tuple[GraphedCallable, ...] = runner.compiled.graphed_callables
     return [each._graphs[key] for each in graphed for key in keys if each.is_captured(key)]

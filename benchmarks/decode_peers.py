@@ -57,7 +57,7 @@ class Peer:
             max_length=max_length,
             attend=attend,
         )
-        # No operator around it, behind which torch_npu would not see what it has to update.
+        # No operator around it, in which torch_npu would not see the launch to update.
         self.model.attention.operator = self.model.attention._run  # type: ignore[assignment]
         self.inputs: dict[str, Any] = {
             name: getattr(batch, name).to(device.torch_device) for name in INPUTS

@@ -12,15 +12,15 @@ MOST_SEQUENCES_OF_FAULT, MOST_TOKENS_OF_FAULT = 6, 10
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault, and the load that it meets.
+    """One fault, and the load during which it occurs.
 
     Attributes:
-        seed: Gives all of it.
+        seed: Determines everything else.
         kind: What fails.
-        first: At which occasion it does.
-        rank: Whose worker it meets, where there are several.
+        first: The occasion on which it fails first.
+        rank: The rank of the worker, if there are several.
         prompts: Token ids of the load.
-        lengths: How many tokens each is given.
+        lengths: Number of tokens to generate for each.
     """
 
     seed: int

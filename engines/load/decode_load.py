@@ -19,7 +19,7 @@ BLOCKS = 24
 
 
 def compare_load(count: int) -> tuple[list[list[int]], list[int]]:
-    """Return prompts, and how many tokens each is given."""
+    """Return prompts, and how many tokens to generate for each."""
     draw = random.Random(1)
     lengths = [draw.randint(3, LONGEST_PROMPT) for _ in range(count)]
     lengths[:4] = [BLOCK_SIZE - 2, BLOCK_SIZE - 1, 3, LONGEST_PROMPT]

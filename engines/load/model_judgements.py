@@ -16,7 +16,7 @@ LEAST_LIKELIEST = 0.925
 
 
 def find_unlikely(row: dict[str, Any]) -> list[str]:
-    """Return the errors that transformers finds in the tokens of a row, or misses in a control.
+    """Return the errors that transformers finds in a row's tokens, or fails to find in a control.
 
     Args:
         row: Row with tokens; names its ``model``.

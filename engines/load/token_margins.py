@@ -50,7 +50,7 @@ class TokenMargins:
 def first_differences(
     tokens: Sequence[Sequence[int]], others: Sequence[Sequence[int]], tops: Any
 ) -> list[float]:
-    """Return, for each sequence that differs, how far the other token lies below the engine's own.
+    """Return, for each sequence that differs, by how much the other token's logit is lower.
 
     Args:
         tokens: What the other engine gave.
@@ -59,7 +59,7 @@ def first_differences(
 
     Returns:
         Standard deviations of the logits at the first token that differs; for a token that is not
-        among those kept, how far the last of them lies below.
+        among those kept, the distance of the last of them.
     """
     margins = []
     for own, theirs, top in zip(tokens, others, tops, strict=True):

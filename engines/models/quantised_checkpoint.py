@@ -29,7 +29,7 @@ def quantise_checkpoint(source: Path, folder: Path, scheme: Scheme) -> None:
 
     Args:
         source: The float checkpoint.
-        folder: Is made.
+        folder: Created.
         scheme: As ModelSlim and vllm-ascend call it.
     """
     folder.mkdir(parents=True)

@@ -17,7 +17,7 @@ from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As that of `tiny_eagle3`, beside what this attention adds.
+# As in `tiny_eagle3`, for this attention's contribution.
 OWN_TOKEN = 8.0
 
 
@@ -30,15 +30,15 @@ def write_checkpoint(
     has_experts: bool = False,
     seed: int = 0,
 ) -> None:
-    """Write a checkpoint that does not give the same token again and again.
+    """Write a checkpoint that does not generate the same token forever.
 
     Args:
-        folder: Is made.
-        num_layers: Of the model.
-        dtype: Of the weights.
-        num_heads: Of the attention; a number that is no power of two is padded by the engine.
+        folder: Created.
+        num_layers: Number of the model's layers.
+        dtype: Dtype of the weights.
+        num_heads: Attention heads; the engine pads a number that is not a power of two.
         has_experts: Whether all layers but the first choose among eight experts, in two groups.
-        seed: Of the weights.
+        seed: Seed of the weights.
     """
     torch.manual_seed(seed)
     config = DeepseekV3Config(

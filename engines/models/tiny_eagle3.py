@@ -17,7 +17,7 @@ AUX_LAYERS = (0, 1, 2)
 """Layers of the target whose hidden states the draft reads; the target has four."""
 EMBEDDINGS = "model.embed_tokens.weight"
 
-# How much of the token's own embedding goes into the logits beside what attention adds: so much
+# How much of the token's own embedding goes into the logits, compared with attention: enough
 # that about every second draft is that token.
 OWN_TOKEN = 20.0
 
@@ -28,11 +28,11 @@ def write_draft(
     """Write the draft's checkpoint, in the form in which EAGLE-3's are published.
 
     Args:
-        folder: Is made.
-        dtype: Of the weights.
-        target: Checkpoint of the target, to draft a token again that was given last, now and then:
+        folder: Created.
+        dtype: Dtype of the weights.
+        target: Checkpoint of the target, to draft a token again that was generated last, now and then:
             targets of random weights repeat themselves, and nothing else of them can be foreseen.
-        seed: Of the weights.
+        seed: Seed of the weights.
     """
     folder.mkdir()
     config = {

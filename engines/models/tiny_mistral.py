@@ -18,14 +18,14 @@ WINDOW = 64
 def write_checkpoint(
     folder: Path, *, num_layers: int, dtype: torch.dtype, window: int = WINDOW, seed: int = 0
 ) -> None:
-    """Write a checkpoint that does not give the same token again and again.
+    """Write a checkpoint that does not generate the same token forever.
 
     Args:
-        folder: Is made.
-        num_layers: Of the model.
-        dtype: Of the weights.
+        folder: Created.
+        num_layers: Number of the model's layers.
+        dtype: Dtype of the weights.
         window: Tokens that a token sees, itself included.
-        seed: Of the weights.
+        seed: Seed of the weights.
     """
     torch.manual_seed(seed)
     config = MistralConfig(

@@ -31,15 +31,15 @@ def write_checkpoint(
     has_experts: bool = False,
     seed: int = 0,
 ) -> None:
-    """Write a checkpoint that does not give the same token again and again.
+    """Write a checkpoint that does not generate the same token forever.
 
     Args:
-        folder: Is made.
-        num_layers: Of the model.
-        dtype: Of the weights.
+        folder: Created.
+        num_layers: Number of the model's layers.
+        dtype: Dtype of the weights.
         num_kv_heads: Heads of keys and values, of four heads of queries.
         has_experts: Whether all layers choose among eight experts.
-        seed: Of the weights.
+        seed: Seed of the weights.
     """
     torch.manual_seed(seed)
     sizes: dict[str, Any] = {

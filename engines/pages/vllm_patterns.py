@@ -130,7 +130,7 @@ def join_ranks(rank: int, port: int) -> str:
         )
         parallel_state.initialize_model_parallel(RANKS)
     backend = parallel_state.get_tp_group().device_group._get_backend(torch.device("npu"))
-    # HCCL makes the communicator when the first of the ranks asks for it, and waits for the others.
+    # HCCL makes the communicator when the first rank requests it, and waits for the others.
     return str(backend.get_hccl_comm_name(rank))
 
 
@@ -393,7 +393,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         config = make_config(Path(folder))
-        # The engine's operators ask it for its state, when they are traced too.
+        # The engine's operators read its state, also when they are traced.
         with set_ascend_forward_context(None, config, num_tokens=8):
             made = document(config, communicator)
     del kept

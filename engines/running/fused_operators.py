@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make_norms_wrong(module: GraphModule) -> bool:
-    """Put another epsilon into each norm, fused or not, to see that tokens tell it."""
+    """Change epsilon of each norm, fused or not, so that tokens must differ."""
     norms = [node for node in module.graph.nodes if "rms_norm" in str(node.target)]
     for node in norms:
         names = [each.name for each in node.target._schema.arguments]

@@ -65,8 +65,8 @@ def rows_of_variant(
     Args:
         module: Its name.
         variant: A dataclass of plain values.
-        checkpoint: Handed on.
-        sequences: Likewise.
+        checkpoint: Passed to the module.
+        sequences: Passed to the module.
         environment: Of the processes.
         described: What the row of an error says of the variant.
         log: What they print.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # How far below the likeliest token rounding may leave the chosen one, in standard deviations of
 # the logits. Seen were 0.045 and 0.001, and 1.2 with key lengths that are one too small.
 WORST_TOKEN = {"bfloat16": 0.1, "float16": 0.01}
-# How far the host time of updates lies below the engine's own, at the least.
+# The least ratio of the engine's host time of updates to ours.
 LEAST_BELOW_STOCK = {"ours, native": 8.0, "ours, kernels": 4.0}
 DESCRIBED = {"name": "", "dtype": "", "num_layers": "", "sequences": ""}
 TOKEN_COLUMNS = {"likeliest_tokens": "", "worst_token": ".3f", "num_tokens": "", "equal_tokens": ""}
@@ -28,7 +28,7 @@ TIME_COLUMNS = {**DESCRIBED, "step_us": ".0f", "update_us": ".0f", "below_stock"
 def judgements(
     rows: list[dict[str, Any]], dtype: str, checkpoint: Path, count: int
 ) -> list[dict[str, Any]]:
-    """Let transformers judge the tokens of each row of a dtype.
+    """Make transformers judge the tokens of each row of a dtype.
 
     Args:
         rows: Rows of the previous variants.
@@ -79,7 +79,7 @@ def compare_tokens(rows: list[dict[str, Any]]) -> None:
 
 
 def compare_times(rows: list[dict[str, Any]]) -> None:
-    """Add to each timed row how far its update lies below that of stock."""
+    """Add to each timed row the ratio of the stock engine's update time to its own."""
 
     def kind(row: dict[str, Any]) -> tuple[Any, ...]:
         return row["dtype"], row["num_layers"], row["sequences"]
@@ -118,7 +118,7 @@ def find_wrong_tokens(row: dict[str, Any], what: str) -> list[str]:
 
 
 def find_unexpected(row: dict[str, Any], what: str, expected: Mapping[str, object]) -> list[str]:
-    """Return which figures of a row are not those expected."""
+    """Return the figures of a row that differ from the expected ones."""
     return [
         f"{what}: expected {value} {name}, found {row[name]}"
         for name, value in expected.items()
@@ -127,7 +127,7 @@ def find_unexpected(row: dict[str, Any], what: str, expected: Mapping[str, objec
 
 
 def find_slow(rows: list[dict[str, Any]]) -> list[str]:
-    """Return which timed rows take more host time for their updates than they may."""
+    """Return the timed rows whose updates take too much host time."""
     wrong = []
     for row in rows:
         least = LEAST_BELOW_STOCK.get(row["name"], 0.0)

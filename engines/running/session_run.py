@@ -50,7 +50,7 @@ def run_variants(
     """Run one variant after the other, keep the rows in the file, and return them.
 
     Args:
-        variants: Those that `options` names are run.
+        variants: Those named by `options` are run.
         options: Of the session.
         run_apart: Runs one; gets it, its number, the rows before, the options and a folder.
     """

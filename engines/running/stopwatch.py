@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Stopwatch:
-    """Adds up, by name, the microseconds of calls within one step; where one ends its heirs know.
+    """Adds up the microseconds of calls within one step, by name; a subclass knows where steps end.
 
     Attributes:
         steps: Of those that replayed a graph, the microseconds by name.
-        step: Of the step that goes on.
+        step: The same of the current step.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Stopwatch:
 def least_disturbed(turns: list[list[dict[str, float]]]) -> dict[str, float]:
     """Return the microseconds of each part of a step: the least of the medians of a side's turns.
 
-    Others use the machine too: the turn that they disturbed least counts, for every side.
+    Other programs use the machine too, so the least disturbed turn counts, for every side.
 
     Args:
         turns: The steps of each turn, as in `Stopwatch.steps`; a part that a step lacks took none.

@@ -6,9 +6,9 @@ import torch
 
 
 def declare() -> torch.library.Library:
-    """Declare two operators where they are missing; returns what has to be kept.
+    """Declare two operators if they are missing; keep the result alive.
 
-    torchvision of the index is built for CUDA; beside a torch without it, importing it fails, as
+    torchvision on the index is built for CUDA; with a torch without CUDA its import fails, because
     these operators of its library are unknown. No text model calls them.
     """
     library = torch.library.Library("torchvision", "FRAGMENT")

@@ -50,7 +50,7 @@ class Side:
         name: In messages.
         variable: The value of ``SGLANG_NPU_GRAPH``; None for no variable.
         ours: Whether the engine may load our plugin.
-        others: Plugins of others, by name, in front of ours and after it.
+        others: Other plugins, by name, loaded before ours and after it.
         timed: Empty.
     """
 
@@ -85,7 +85,7 @@ def choose_sides() -> list[Side]:
 
 
 def describe_hooks() -> dict[str, list[str]]:
-    """Return what stands for each hooked function, the outermost hook first."""
+    """Return the hooks of each hooked function, the outermost first."""
     from sglang.srt.plugins.hook_registry import HookRegistry
 
     found = {}
@@ -134,7 +134,7 @@ def run_side(side: Side, checkpoint: Path, _count: int) -> list[dict[str, Any]]:
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = [f"{row['name']}: {row['error']}" for row in rows if "error" in row]
     by_name = {row["name"]: row for row in rows if "error" not in row}
     replaced = by_name.pop("replaced", None)

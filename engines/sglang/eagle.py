@@ -52,7 +52,7 @@ COLUMNS = dict.fromkeys(
 
 
 def run_variant(variant: Variant, folder: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load on an engine with a draft, and behind ours the load of the control."""
+    """Run the load on an engine with a draft; with ours, also the load of the control."""
     target, draft = folder / "target", folder / "draft"
     if not target.exists():
         import torch
@@ -103,7 +103,7 @@ def run_load(engine: Any, variant: Variant, count: int, *, shift: int) -> dict[s
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, stock, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)

@@ -21,7 +21,7 @@ CALLS: list[str] = []
 
 
 def first() -> None:
-    """Hook functions; the engine loads this in front of ours."""
+    """Hook functions; the engine loads this before ours."""
     _hook("first")
 
 

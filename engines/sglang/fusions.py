@@ -43,7 +43,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "captured": {"variable": '{"fusions": true, "decode": "capture"}'},
     "control": {"variable": '{"fusions": true}'},
 }
-# What graphs go through behind our passes, by the name of the variant.
+# Functions applied to graphs after our passes, by the name of the variant.
 ADDED = {"apart": "take_apart", "control": "make_norms_wrong"}
 TOLD = re.compile(r"hook took effect: \w+ of (\d+) tokens is fused: (.*)")
 # What the engine writes and nobody needs, at each layer.
@@ -52,7 +52,7 @@ NEEDLESS = {"remove_reshape": (0, 2), "remove_cast": (0, 2)}
 # each layer. The engine itself fuses all that is not quantised.
 EXPECTED: dict[str | None, dict[str, tuple[int, int]]] = {
     None: NEEDLESS,
-    # Before the first norm there is nothing to add; behind the last nothing is quantised.
+    # There is nothing to add before the first norm, and nothing is quantised after the last.
     "W8A8_DYNAMIC": {
         **NEEDLESS,
         "fuse_add_rms_norm_dynamic_quant": (-1, 2),
@@ -141,7 +141,7 @@ def read_fusions(log: Path) -> dict[str, dict[str, int]]:
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, stock, what in beside_stock(rows):
         name, kind = row["name"], scheme_of(row["model"])
@@ -168,7 +168,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     return [
         FusedVariant(
             name=name,

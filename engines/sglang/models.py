@@ -69,7 +69,7 @@ class ModelVariant(Variant):
 
 
 def described(variant: ModelVariant) -> dict[str, Any]:
-    """Return what the row of a variant begins with; rows of a model and dtype are compared."""
+    """Return the first fields of a variant's row; rows of one model and dtype are compared."""
     ranks = f", {variant.ranks} ranks" if variant.ranks > 1 else ""
     dtype = f"{variant.model}, {variant.dtype}{ranks}"
     return {**describe(variant), "model": variant.model, "dtype": dtype, "ranks": variant.ranks}
@@ -113,7 +113,7 @@ def run_apart(
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, _, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
@@ -127,7 +127,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 def choose_variants(
     runs: Sequence[tuple[str, str]], options: argparse.Namespace, ranks: int = 1
 ) -> list[ModelVariant]:
-    """Return the variants that a run was asked for; behind those of a model stands its judge.
+    """Return the variants selected by the options; the judge of a model follows its variants.
 
     Args:
         runs: Models and their dtypes.

@@ -61,7 +61,7 @@ TIME_COLUMNS = {
 
 
 def prefill_load(count: int) -> tuple[list[list[int]], list[int]]:
-    """Return prompts, and how many tokens each is given."""
+    """Return prompts, and how many tokens to generate for each."""
     draw = random.Random(3)
 
     def tokens(length: int) -> list[int]:
@@ -96,7 +96,7 @@ def make_prefill_engine(variant: Variant, checkpoint: Path) -> Any:
 def generate(
     engine: Any, prompts: list[list[int]], lengths: list[int]
 ) -> tuple[list[list[int]], int]:
-    """Return the likeliest tokens behind each prompt, and how many came from the prefix cache."""
+    """Return the likeliest tokens after each prompt, and how many came from the prefix cache."""
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
     ]
@@ -106,7 +106,7 @@ def generate(
 
 
 def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load, and behind `ours` the control's."""
+    """Run the load; with `ours`, also that of the control."""
     engine = make_prefill_engine(variant, checkpoint)
     names = [variant.name, "control"] if variant.name == "ours" else [variant.name]
     rows = []
@@ -124,7 +124,7 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
 
 
 def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
-    """Let the sides take chunks in turns; return a row for each of them and each chunk."""
+    """Run chunks on the sides in turns; return a row for each side and chunk."""
     engine = make_prefill_engine(variant, checkpoint)
     engine.collective_rpc("make_chunk_sides")
     for tokens, sequences in TIMED:
@@ -164,7 +164,7 @@ def run_variant(variant: Variant, checkpoint: Path, count: int) -> list[dict[str
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     variables = {
         "stock": None,
         "breakable": None,
@@ -192,7 +192,7 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
     backends = {"stock": "NoneType", "breakable": "BreakableCudaGraphBackend"}
     for row in rows:

@@ -59,7 +59,7 @@ class Variant:
     Attributes:
         name: In the table.
         dtype: Of the model.
-        num_layers: Of the model.
+        num_layers: Number of the model's layers.
         variable: The value of ``SGLANG_NPU_GRAPH``; None for no variable.
         plugins: The value of ``SGLANG_PLUGINS``: the engine loads no plugin but those.
         timed: The numbers of sequences whose host time is measured, with kernels that do nothing;
@@ -82,7 +82,7 @@ class Variant:
             given["SGLANG_NPU_GRAPH"] = self.variable
         if self.timed:
             given["CANN_SIM_KERNELS"] = "null"
-            # The pages that the engine gives back are read from the device, where nothing was
+            # The pages that the engine frees are read from the device, where nothing was
             # written: it would end for a leak.
             given["SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE"] = "0"
         else:
@@ -123,7 +123,7 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
 def generate(
     engine: Any, prompts: list[list[int]], lengths: list[int], **given: Any
 ) -> list[list[int]]:
-    """Return so many tokens behind each prompt, the likeliest at each place."""
+    """Return the given number of likeliest tokens after each prompt."""
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
     ]
@@ -138,7 +138,7 @@ def run_load(
     given: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind ours the row of the control.
+    """Run the load on an engine and return its row; with ours, also the row of the control.
 
     Args:
         variant: Of the session.
@@ -169,7 +169,7 @@ def measure_load(
 
 
 def read_counted(out: Path) -> dict[str, Any]:
-    """Return what all ranks counted, added up, and by what they replayed.
+    """Return the sums of all ranks' counts, and the backends of their replays.
 
     Args:
         out: The file of the first rank.
@@ -181,7 +181,7 @@ def read_counted(out: Path) -> dict[str, Any]:
 
 
 def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
-    """Let the sides decode in turns, and return a row for each and each number of sequences."""
+    """Decode on the sides in turns; return a row for each side and number of sequences."""
     engine = make_engine(variant, checkpoint)
     engine.collective_rpc("make_sides")
     for count in variant.timed:
@@ -196,7 +196,7 @@ def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
 
 
 def describe(variant: Variant) -> dict[str, Any]:
-    """Return what the row of a variant begins with."""
+    """Return the first fields of a variant's row."""
     return {"name": variant.name, "dtype": variant.dtype, "num_layers": variant.num_layers}
 
 
@@ -239,12 +239,12 @@ def run_apart(
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     return find_wrong(rows) + find_other_steps(rows)
 
 
 def find_other_steps(rows: list[dict[str, Any]]) -> list[str]:
-    """Return which rows have other steps than the stock engine, or waits that they should not."""
+    """Return the rows whose steps differ from the stock engine's, or that wait unexpectedly."""
     wrong = [
         f"{row['name']}: no sequence gave its pages back"
         for row in rows
@@ -254,7 +254,7 @@ def find_other_steps(rows: list[dict[str, Any]]) -> list[str]:
         if row["name"] == "stock" or theirs is None:
             continue
         if row["name"] == "control":
-            # Its tokens are others, so it is not told to give the same pages back.
+            # Its tokens differ, so it need not free the same pages.
             expected = {"backend": BACKENDS["control"], "waits_in_graph_steps": 0}
             wrong += find_unexpected(row, what, expected)
             continue
@@ -274,7 +274,7 @@ def find_other_steps(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     names: dict[str, dict[str, Any]] = {
         "stock": {"plugins": "none"},
         "off": {},

@@ -85,7 +85,7 @@ class Side(ModelVariant):
 
 
 def choose_sides(only: list[str] | None) -> list[Side]:
-    """Return stock, twice, and ours by both doors with each value of the key."""
+    """Return stock, twice, and ours enabled in both ways with each value of the key."""
     has_experts = VERSION == "0.23.0"
     described: dict[str, Any] = {
         "dtype": "bfloat16",
@@ -104,7 +104,7 @@ def choose_sides(only: list[str] | None) -> list[Side]:
 
 
 def configurations(side: Side, checkpoint: Path) -> dict[str, dict[str, str]]:
-    """Return the configuration of each mode, where an engine is made of it."""
+    """Return the configuration of each mode that an engine is created with."""
     from vllm.engine.arg_utils import EngineArgs
 
     found = {}
@@ -180,7 +180,7 @@ def run_side(side: Side, checkpoint: Path, _count: int) -> list[dict[str, Any]]:
 
 
 def find_wrong(rows: list[dict[str, Any]], sides: list[Side]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = [f"{row['name']}: {row['error']}" for row in rows if "error" in row]
     by_name = {row["name"]: row for row in rows if "error" not in row}
     if not {"stock", "stock again"} <= by_name.keys():
@@ -206,7 +206,7 @@ def find_wrong(rows: list[dict[str, Any]], sides: list[Side]) -> list[str]:
 
 
 def allowed(side: Side, process: str, found: Any) -> set[str]:
-    """Return which fields a side may have of its own."""
+    """Return the fields in which a side may differ."""
     names = {name for name in found if name == OWN_KEY or name.startswith(f"{OWN_KEY}.")}
     if side.worker or (side.key and process != "xlite"):
         names.add(OWN_WORKER)

@@ -48,7 +48,7 @@ COMPARED = ("preempted", "steps", "full_steps", "accepted", "replays")
 def run_tokens(
     variant: ModelVariant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load and return the variant's row, and behind ours those of the controls."""
+    """Run the load and return the variant's row; with ours, also those of the controls."""
     method = variant.model.rpartition(" ")[2]
     speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": DRAFTED}
     if method == "ngram":
@@ -96,11 +96,11 @@ def count_accepted(llm: Any) -> list[int]:
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
-        # Behind wrong tokens a small load may accept none.
+        # After wrong tokens a small load may accept none.
         has_accepted = row["accepted"] > 0 or row["name"] == "control"
         if row["full_steps"] == 0 or not has_accepted:
             wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
@@ -125,7 +125,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     return [
         ModelVariant(
             name=name,

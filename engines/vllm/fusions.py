@@ -56,7 +56,7 @@ HEADS = {"fuse_split_qkv_rms_norm_rotary_embedding": (0, 1), "merge_reshapes": (
 # For each quantisation the rules that match, as (a, b): a times, and b times more for each layer.
 EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
     FLOAT: HEADS,
-    # Before the first norm there is nothing to add; behind the last nothing is quantised.
+    # There is nothing to add before the first norm, and nothing is quantised after the last.
     "W8A8_DYNAMIC": {
         **HEADS,
         "fuse_add_rms_norm_dynamic_quant": (-1, 2),
@@ -81,7 +81,7 @@ COMPARED = {"exact": "unfused", "apart": "unfused"}
 EQUAL = {(FLOAT, "fused"), (FLOAT, "behind")} | {
     (quantisation, name) for quantisation in EXPECTED for name in COMPARED
 }
-# How far below the likeliest token of the float model a chosen one may lie, in standard deviations
+# How far below the likeliest token of the float model a chosen one may be, in standard deviations
 # of the logits: what rounding and quantisation leave. Seen were 0.02, 0.13 and 0.30, the engine
 # alone and with ours alike, and 5.2 with wrong norms.
 WORST_TOKEN = {FLOAT: 0.1, "W8A8_DYNAMIC": 0.3, "W8A8": 0.6}
@@ -136,7 +136,7 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
 
 
 def add_pass(name: str, function: Callable[[GraphModule], bool]) -> None:
-    """Let every graph go through a function behind our passes."""
+    """Apply a function to every graph after our passes."""
     import fx_passes
     import vllm_npu_graph.v0_23.fusions as door
     from fx_passes.inductor import PostGradPasses
@@ -150,7 +150,7 @@ def add_pass(name: str, function: Callable[[GraphModule], bool]) -> None:
 
 
 def take_engine_apart(module: GraphModule) -> bool:
-    """Let the operators that a fused one replaced stand for it, the engine's own included."""
+    """Replace fused operators, including the engine's own, by those that they replaced."""
     import torch
 
     heads = getattr(torch.ops.vllm, "qkv_rmsnorm_rope", None)
@@ -166,7 +166,7 @@ def norms_and_rotation(
     *sizes: Any,
     **_none: Any,
 ) -> tuple[Any, Any, Any]:
-    """Return what `vllm::qkv_rmsnorm_rope` does, by the operators that the layers emit."""
+    """Compute `vllm::qkv_rmsnorm_rope` by the operators that the layers emit."""
     import torch
     import torch_npu
 
@@ -182,7 +182,7 @@ def norms_and_rotation(
 
 
 def described(variant: Variant) -> dict[str, Any]:
-    """Return what the row of a variant begins with."""
+    """Return the first fields of a variant's row."""
     # Rows are compared with the stock engine's of the same dtype.
     quantisation = variant.quantisation or FLOAT
     by_ex = variant.mode == BY_EX
@@ -208,7 +208,7 @@ def measure_margins(rows: list[dict[str, Any]]) -> None:
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
     for row in rows:
         what = f"{row['name']}, {row['dtype']}"
@@ -238,7 +238,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     made = functools.partial(Variant, dtype="bfloat16", num_layers=options.layers, mode="PIECEWISE")
     stock = made(name="stock", worker=False)
     unfused = dataclasses.replace(stock, name="unfused", left_out=OWN_FUSIONS)

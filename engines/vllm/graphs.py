@@ -78,7 +78,7 @@ COLUMNS = {
 def run_tokens(
     variant: Variant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and the row of the control where it has one."""
+    """Run the load on an engine and return its row, and that of the control if there is one."""
     before = cann_sim.counters().captures
     made = run_load(variant, checkpoint, count, rows)
     captures = cann_sim.counters().captures - before
@@ -88,7 +88,7 @@ def run_tokens(
 def run_full_turns(
     variant: Variant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Let FULL graphs of the engine and ours decode in turns; a row for each."""
+    """Decode with FULL graphs of the engine and ours in turns; return a row for each."""
     made = run_turns(variant, checkpoint, count, rows)
     return [row | described(variant) | {"name": row["name"]} for row in made]
 
@@ -96,14 +96,14 @@ def run_full_turns(
 def run_piece_turns(
     variant: Variant, checkpoint: Path, _count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Let pieces of the engine and ours decode in turns; a row for each.
+    """Decode with pieces of the engine and ours in turns; return a row for each.
 
     One engine has wrappers of ours; in the turns of the engine they do what the class does from
     which they inherit.
     """
     os.environ["CANN_SIM_KERNELS"] = "null"
     llm = make_engine(variant, checkpoint)
-    # Behind the engine, whose modules import each other.
+    # After the engine, whose modules import each other.
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
     from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
@@ -138,12 +138,12 @@ def run_piece_turns(
 
 
 def described(variant: Variant) -> dict[str, Any]:
-    """Return what the row of a variant begins with; rows of a mode are compared with each other."""
+    """Return the first fields of a variant's row; rows of one mode are compared."""
     return {**describe(variant), "dtype": f"{variant.dtype}, {variant.mode}"}
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
@@ -161,7 +161,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     made = functools.partial(Variant, dtype="bfloat16")
     timed = tuple(options.timed_sequences)
     return [

@@ -43,7 +43,7 @@ ADDED = (
 
 
 def numbers_of(rank: int, count: int) -> list[int]:
-    """Return which sequences of the load a rank gets."""
+    """Return the numbers of the sequences that a rank gets."""
     return [number for number in range(count) if (number % SHARE_OF_SECOND == 0) == (rank == 1)]
 
 
@@ -108,13 +108,13 @@ def join_ranks(rows: tuple[dict[str, Any], ...], count: int) -> dict[str, Any]:
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     idle = [row for row in rows if "tokens" in row and row["dummy_steps"] == 0]
     return verdict(rows) + [f"{row['name']}: no rank was idle" for row in idle]
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     return [
         ModelVariant(
             name=name,

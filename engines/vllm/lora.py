@@ -46,7 +46,7 @@ def names_of(count: int) -> list[str | None]:
 
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind `ours` the row of the control."""
+    """Run the load on an engine and return its row; with `ours`, also the row of the control."""
     kept = lora_kernels.declare()
     has_graphs_apart = variant.name in {"default", "hangs"}
     llm = make_engine(
@@ -75,7 +75,7 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = [
         f"hangs: expected the engine alone to hang, found {row.get('error', 'tokens')}"
         for row in rows

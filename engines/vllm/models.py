@@ -79,7 +79,7 @@ class ModelVariant(Variant):
 def run_tokens(
     variant: ModelVariant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and the row of the control where it has one."""
+    """Run the load on an engine and return its row, and that of the control if there is one."""
     made = run_load(variant, checkpoint, count, rows)
     # The control of the second variant of ours would be that of the first once more.
     made = made[:1] if variant.name == "both" else made
@@ -89,13 +89,13 @@ def run_tokens(
 def run_model_turns(
     variant: ModelVariant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Let the engine and ours decode in turns; a row for each."""
+    """Decode with the engine's graphs and ours in turns; return a row for each."""
     made = run_turns(variant, checkpoint, count, rows)
     return [row | described(variant) | {"name": row["name"]} for row in made]
 
 
 def described(variant: ModelVariant) -> dict[str, Any]:
-    """Return what the row of a variant begins with; rows of a model and mode are compared."""
+    """Return the first fields of a variant's row; rows of one model and mode are compared."""
     ranks = f", {variant.ranks} ranks" if variant.ranks > 1 else ""
     model = {"model": f"{variant.model}, {variant.dtype}{ranks}", "mode": variant.mode}
     dtype = f"{model['model']}, {variant.mode}"
@@ -104,7 +104,7 @@ def described(variant: ModelVariant) -> dict[str, Any]:
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows) + find_slow(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
@@ -134,7 +134,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
-    """Return the variants that a run was asked for; behind those of a model stands its judge."""
+    """Return the variants selected by the options; the judge of a model follows its variants."""
     chosen = [
         ModelVariant(
             name=name,
@@ -160,9 +160,9 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
 
 
 def write_seen(variant: ModelVariant, checkpoint: Path) -> Path:
-    """Return the checkpoint of what the engine computes, for transformers to judge by.
+    """Return a checkpoint of the model as the engine computes it, for transformers to judge by.
 
-    The engine hands its window over as the number of tokens in front of a token, which is one more.
+    The engine passes its window as the number of tokens before a token, which is one more.
     """
     if not variant.model.startswith("Mistral"):
         return checkpoint

@@ -43,7 +43,7 @@ RUNS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
-    """Return the variants that a run was asked for; behind those of a model stands its judge."""
+    """Return the variants selected by the options; the judge of a model follows its variants."""
     return [
         ModelVariant(
             name=name,

@@ -53,7 +53,7 @@ COLUMNS = {
     **dict.fromkeys(("preempted", "full_steps", "waits_in_full_steps", *COUNTED), ""),
     **TOKEN_COLUMNS,
 }
-# What a step of the model runner is made of.
+# The parts of a step of the model runner.
 PARTS = {
     "_update_states": "update states",
     "_prepare_inputs": "prepare inputs",
@@ -71,12 +71,12 @@ class Variant:
     Attributes:
         name: In the table.
         dtype: Of the model.
-        num_layers: Of the model.
+        num_layers: Number of the model's layers.
         key: The value of ``npu_graph``; None for no key.
         worker: Whether our worker is the engine's.
         timed: The numbers of sequences whose host time is measured, with kernels that do nothing;
             empty where tokens are compared.
-        mode: Which graphs the engine captures.
+        mode: The graphs that the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
         left_out: What of the engine's compilation is switched off.
         ranks: How many processes the model has.
@@ -150,7 +150,7 @@ def make_engine(
         num_gpu_blocks_override=None if variant.timed else BLOCKS // parts,
         block_size=BLOCK_SIZE,
         enable_prefix_caching=False,
-        # A split prompt is padded with what stands behind it: -1, where the engine planned ahead.
+        # A split prompt is padded with what follows it: -1, if the engine planned ahead.
         async_scheduling=None if variant.prefill_parts == 1 else False,
         compilation_config={
             "cudagraph_mode": variant.mode,
@@ -176,7 +176,7 @@ def runner_of(llm: Any) -> Any:
 def generate(
     llm: Any, prompts: list[list[int]], lengths: list[int], adapters: list[Any] | None = None
 ) -> list[list[int]]:
-    """Return so many tokens behind each prompt, the likeliest at each place."""
+    """Return the given number of likeliest tokens after each prompt."""
     from vllm import SamplingParams
 
     sampling = [
@@ -191,13 +191,13 @@ def generate(
 def run_load(
     variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind ours the row of the control."""
+    """Run the load on an engine and return its row; with ours, also the row of the control."""
     llm = make_engine(variant, checkpoint)
     return measure_engine(llm, variant, compare_load(count))
 
 
 def measure_engine(llm: Any, variant: Variant, load: Load) -> list[dict[str, Any]]:
-    """Run a load on an engine and return its row, and behind ours the row of the control."""
+    """Run a load on an engine and return its row; with ours, also the row of the control."""
     rows = [measure_load(llm, variant, load)]
     update = llm.collective_rpc(worker_counts.describe_update)[0]
     if update is None:
@@ -228,7 +228,7 @@ def measure_load(llm: Any, variant: Variant, load: Load) -> dict[str, Any]:
 
 
 def count_preemptions(llm: Any) -> list[str]:
-    """Return a list that gets the name of each sequence that is preempted from here on."""
+    """Return a list to which the name of each preempted sequence is appended from now on."""
     scheduler, preempted = llm.llm_engine.engine_core.engine_core.scheduler, []
     preempt = type(scheduler)._preempt_request.__get__(scheduler)
 
@@ -243,7 +243,7 @@ def count_preemptions(llm: Any) -> list[str]:
 def run_judgement(
     variant: Variant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return what transformers says about the tokens of each engine of this dtype."""
+    """Return the judgement of transformers on the tokens of each engine of this dtype."""
     return judgements(rows, variant.dtype, checkpoint, count)
 
 
@@ -288,7 +288,7 @@ class StepStopwatch(Stopwatch):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two that take turns on an engine: its graphs, and what updates them.
+    """One of the two sides that take turns on an engine: its graphs and their update.
 
     Attributes:
         name: In the table.
@@ -303,7 +303,7 @@ class Side:
     update: Any = None
 
     def take(self, runner: Any) -> None:
-        """Let the engine go on with this side's graphs."""
+        """Make the engine continue with this side's graphs."""
         layers = runner.compilation_config.static_forward_context
         for name, impl in self.impls.items():
             layers[name].impl = impl
@@ -356,7 +356,7 @@ def make_sides(runner: Any) -> list[Side]:
 def run_turns(
     variant: Variant, checkpoint: Path, _count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Let the sides decode in turns, and return a row for each and each number of sequences."""
+    """Decode on the sides in turns; return a row for each side and number of sequences."""
     os.environ["CANN_SIM_KERNELS"] = "null"
     llm = make_engine(variant, checkpoint)
     runner = runner_of(llm)
@@ -365,7 +365,7 @@ def run_turns(
     watch.wrap(runner, "_update_full_graph_params_if_needed", "update")
     for side in sides:
         if side.update is not None:
-            # In front of the replay, and behind it.
+            # Before the replay, and after it.
             watch.wrap(side.update, "begin", "update")
             watch.wrap(side.update, "finish", "update")
     for attribute, name in PARTS.items():
@@ -403,12 +403,12 @@ def run_turns(
 
 
 def describe(variant: Variant) -> dict[str, Any]:
-    """Return what the row of a variant begins with."""
+    """Return the first fields of a variant's row."""
     return {"name": variant.name, "dtype": variant.dtype, "num_layers": variant.num_layers}
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_wrong(rows)
     for row, theirs, what in beside_stock(rows):
         if row["name"] == "stock" or theirs is None:
@@ -427,7 +427,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     names: dict[str, dict[str, Any]] = {
         "stock": {"worker": False},
         "off": {},

@@ -62,19 +62,19 @@ class SleepVariant(Variant):
 
 
 def described(variant: SleepVariant, phase: str) -> dict[str, Any]:
-    """Return what a row begins with; rows of a phase and of a way to sleep are compared."""
+    """Return the first fields of a row; rows of one phase and one way to sleep are compared."""
     graphs = "graphs captured again" if variant.captures_again else "graphs kept"
     model = f"Qwen3, {variant.dtype}, {phase}, {graphs}"
     return {**describe(variant), "model": model, "mode": variant.mode, "dtype": model}
 
 
 def load_weights(worker: Any, checkpoint: str) -> None:
-    """Give the model other weights, by the engine's own call: its worker has no door to it."""
+    """Load other weights by the engine's own call, which its worker does not expose."""
     worker.model_runner.reload_weights(weights_path=checkpoint)
 
 
 def sleep(llm: Any, level: int) -> float:
-    """Let an engine sleep; return the MiB that its device has more since then."""
+    """Put an engine to sleep; return the MiB that this freed on its device."""
     import torch
 
     free = torch.npu.mem_get_info()[0]
@@ -86,7 +86,7 @@ def sleep(llm: Any, level: int) -> float:
 def run_tokens(
     variant: SleepVariant, checkpoint: Path, other: Path, count: int
 ) -> list[dict[str, Any]]:
-    """Return the rows of an engine: a row for each phase, and behind ours that of the control."""
+    """Return the rows of an engine, one for each phase; with ours, also that of the control."""
     config = {"weight_nz_mode": 0, "enable_sleep_mode_extra_cleanup": variant.captures_again}
     is_fresh = variant.name == "fresh"
     llm = make_engine(variant, other if is_fresh else checkpoint, config, enable_sleep_mode=True)
@@ -113,7 +113,7 @@ def run_tokens(
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         if row["name"] == "fresh":
@@ -128,7 +128,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def find_forgotten(rows: list[dict[str, Any]]) -> list[str]:
-    """Return which loads of the stock engine show that it did not wake as what it should be."""
+    """Return the loads that show that the stock engine did not wake in the right state."""
     wrong = []
     fresh = [row["tokens"] for row in rows if row["name"] == "fresh" and "tokens" in row]
     stock = [row for row in rows if row["name"] == "stock" and "tokens" in row]
@@ -143,7 +143,7 @@ def find_forgotten(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[SleepVariant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     made = functools.partial(SleepVariant, dtype="bfloat16", num_layers=options.layers)
     fresh = made(name="fresh", worker=False)
     return [

@@ -33,7 +33,7 @@ class Found:
     """What was looked for.
 
     Attributes:
-        used: Names of the engine, each behind where it stands.
+        used: Names of the engine, each with the place that uses it.
         gone: Those that are not there, with the module of the adapter.
     """
 

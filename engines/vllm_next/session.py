@@ -52,7 +52,7 @@ COLUMNS = {
 def start_engine(variant: Variant, checkpoint: Path) -> Any:
     """Return the engine of a variant, which captured its decode graphs."""
     dtype, _, _mode = variant.dtype.partition(", ")
-    # This release refuses our key in its configuration.
+    # This release rejects our key in its configuration.
     os.environ["VLLM_NPU_GRAPH"] = json.dumps(variant.key)
     own = dataclasses.replace(variant, dtype=dtype, key=None)
     return make_engine(own, checkpoint, install=stand_ins.install)
@@ -61,7 +61,7 @@ def start_engine(variant: Variant, checkpoint: Path) -> Any:
 def run_load(
     variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind ours the row of the control."""
+    """Run the load on an engine and return its row; with ours, also the row of the control."""
     llm = start_engine(variant, checkpoint)
     rows = [measure_load(llm, variant, count)]
     update = getattr(runner_of(llm), "attention_update", None)
@@ -83,7 +83,7 @@ def lane_graphs(runner: Any) -> Iterator[Any]:
 
 
 def shift_lengths(graph: Any, shift: int) -> None:
-    """Let the steps of a graph have other key lengths."""
+    """Change the key lengths in steps of a graph."""
     take = graph.resolve_tasks
 
     def shifted(source: Any) -> Any:
@@ -127,7 +127,7 @@ def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
 
 
 def is_full_step() -> bool:
-    """Return whether the step that goes on is a replay of a whole graph."""
+    """Return whether the current step is a replay of a whole graph."""
     from vllm.config import CUDAGraphMode
     from vllm.forward_context import get_forward_context
 
@@ -137,7 +137,7 @@ def is_full_step() -> bool:
 def generate(
     llm: Any, prompts: list[list[int]], lengths: list[int]
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """Return so many tokens behind each prompt, the likeliest, and the logarithms of theirs."""
+    """Return the given number of likeliest tokens after each prompt, with log-probabilities."""
     from vllm import SamplingParams
 
     sampling = [
@@ -168,7 +168,7 @@ def compare_logprobs(rows: list[dict[str, Any]]) -> None:
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         if theirs is None or row["name"] == "stock":
@@ -189,7 +189,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
+    """Return the variants selected by the options."""
     names: dict[str, dict[str, Any]] = {
         "stock": {"worker": False},
         "off": {},

@@ -23,7 +23,7 @@ LINEAR_ATTENTION = (
 
 
 def prepare() -> object:
-    """Declare what importing the engine needs; returns what has to be kept."""
+    """Declare what importing the engine needs; keep the result alive."""
     for name in ("fla_npu", "fla_npu.ops", "fla_npu.ops.ascendc"):
         sys.modules[name] = ModuleType(name)
     for name in LINEAR_ATTENTION:
@@ -32,13 +32,13 @@ def prepare() -> object:
 
 
 def refuse(*_args: object, **_options: object) -> NoReturn:
-    """Stand for an operator that is not there."""
+    """Replace an operator that is missing."""
     raise NotImplementedError("linear attention")
 
 
 def install() -> None:
     """Replace, in the engine's modules, what the simulator cannot run."""
-    # As in the stable release, of which the reasons stand there.
+    # As in the stable release; the reasons are in its file.
     utils = importlib.import_module("vllm_ascend.utils")
     utils._CUSTOM_OP_ENABLED = False
     stand_ins.inspect_models_here()
@@ -58,7 +58,7 @@ def install() -> None:
 def normalise(
     self: Any, x: torch.Tensor, residual: torch.Tensor | None = None
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Normalise, behind an addition if there is a residual, by torch_npu's operators."""
+    """Normalise by torch_npu's operators, after an addition if there is a residual."""
     operators, epsilon = torch.ops.npu, self.variance_epsilon
     if self.bias_loaded:
         raise NotImplementedError("a norm with a bias")

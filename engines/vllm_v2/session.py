@@ -90,7 +90,7 @@ def split_dtype(variant: Variant) -> tuple[str, str]:
 def run_load(
     variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind ours the row of the control."""
+    """Run the load on an engine and return its row; with ours, also the row of the control."""
     llm, load = start_engine(variant, checkpoint), compare_load(count)
     if variant.dtype.endswith(OF_V1):
         return measure_engine(llm, variant, load)
@@ -129,7 +129,7 @@ def measure_load(llm: Any, variant: Variant, load: Any) -> dict[str, Any]:
 
 
 def count_waits(owner: Any, attribute: str, waits: list[int]) -> tuple[Any, str]:
-    """Let a method note how often the host waits in each call; returns what has to be undone."""
+    """Make a method count the host's waits in each call; return what must be undone."""
     call = getattr(owner, attribute)
 
     def counted(*args: Any) -> Any:
@@ -143,7 +143,7 @@ def count_waits(owner: Any, attribute: str, waits: list[int]) -> tuple[Any, str]
 
 
 class ReplayStopwatch(StepStopwatch):
-    """Keeps the steps that replayed a graph of a runner whose replays it is told of."""
+    """Keeps the steps of a runner that replayed a graph; notified of each replay."""
 
     def __init__(self) -> None:
         Stopwatch.__init__(self)
@@ -178,7 +178,7 @@ class Side:
     update: Any = None
 
     def take(self, runner: Any) -> None:
-        """Let the engine go on with this side's graphs."""
+        """Make the engine continue with this side's graphs."""
         layers = runner.compilation_config.static_forward_context
         for name, impl in self.impls.items():
             layers[name].impl = impl
@@ -222,7 +222,7 @@ def make_sides(runner: Any) -> list[Side]:
 def run_turns(
     variant: Variant, checkpoint: Path, _count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Let the sides decode in turns, and return a row for each and each number of sequences."""
+    """Decode on the sides in turns; return a row for each side and number of sequences."""
     os.environ["CANN_SIM_KERNELS"] = "null"
     llm = start_engine(variant, checkpoint)
     kernel = stand_ins.Kernel(stand_ins.count_without_kernels)
@@ -238,7 +238,7 @@ def run_turns(
     for side in sides:
         watch.keep(side.manager)
         if side.update is not None:
-            # In front of the replay, and behind it.
+            # Before the replay, and after it.
             watch.wrap(side.update, "begin", "update")
             watch.wrap(side.update, "finish", "update")
     for attribute, name in PARTS.items():
@@ -276,7 +276,7 @@ def run_turns(
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what is wrong; nothing is missing if it is empty."""
+    """Return the failures; empty if all is right."""
     of_v1 = [row for row in rows if row["dtype"].endswith(OF_V1)]
     judged = [row for row in rows if ", " not in row["dtype"]]
     wrong = find_wrong(judged) + find_errors([row for row in rows if row not in judged])
@@ -308,7 +308,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run asks for: those of engines/vllm/session.py, and others."""
+    """Return the selected variants: those of engines/vllm/session.py, and others."""
     others = [
         Variant(name=name, dtype=f"bfloat16{other}", num_layers=options.layers, **KEYS[name])
         for other in (OF_V1, *[f", {model}" for model in MODELS])

@@ -22,10 +22,10 @@ RUNNER = "vllm.v1.worker.gpu"
 
 def install() -> None:
     """Replace, in the modules of the runner, what the simulator cannot run."""
-    # The runner asks for Triton, which means the kernels that are replaced below.
+    # The runner requires Triton, which means the kernels that are replaced below.
     config = importlib.import_module("vllm.config.vllm")
     config.HAS_TRITON = True
-    # vllm-ascend gives vLLM's stand-in for Triton this name where there is one.
+    # vllm-ascend gives vLLM's replacement for Triton this name, if there is one.
     triton = importlib.import_module("vllm.triton_utils").triton
     triton.next_power_of_2 = importlib.import_module("vllm.utils.math_utils").next_power_of_2
     # In the engine's own order: its modules import each other.
@@ -47,7 +47,7 @@ def install() -> None:
 
 
 class Kernel:
-    """Stands for a kernel: its launch on a grid calls a function with grid and arguments."""
+    """Replaces a kernel: its launch on a grid calls a function with grid and arguments."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         self._function = function
@@ -58,7 +58,7 @@ class Kernel:
 
 
 def find_owners(count: int, ends: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return places below a count, the span that holds each, and which lie behind all spans."""
+    """Return positions below a count, the span of each, and which ones are after all spans."""
     place = torch.arange(count, device=ends.device, dtype=ends.dtype)
     owner = (place[:, None] >= ends[None, :]).sum(1)
     return place, owner.clamp(max=len(ends) - 1), owner >= len(ends)
@@ -75,7 +75,7 @@ def apply_write(
     _groups: None,
     **_constants: object,
 ) -> None:
-    """Write contents of several lengths, one behind the other, into rows of a table."""
+    """Write contents of several lengths, one after the other, into rows of a table."""
     ends, rows, starts = (each[: grid[0]].long() for each in (ends, rows, starts))
     place, owner, _ = find_owners(len(contents), ends)
     begins = torch.cat([ends.new_zeros(1), ends[:-1]])
@@ -95,7 +95,7 @@ def prepare_prefill_inputs(
     computed: torch.Tensor,
     **_constants: object,
 ) -> None:
-    """Copy the tokens of prompts that this step computes, and note the token behind them."""
+    """Copy the tokens of prompts that this step computes, and store the token after them."""
     rows, starts = rows.long(), starts[: grid[0] + 1].long()
     prefill, computed = prefill[rows].long(), computed[rows].long()
     place, owner, is_behind = find_owners(len(input_ids), starts[1:])
@@ -143,7 +143,7 @@ def combine_sampled(
     logits_indices: torch.Tensor,
     **constants: int,
 ) -> None:
-    """Put the token that was sampled last behind each sequence whose prompt is computed."""
+    """Append the last sampled token to each sequence whose prompt is computed."""
     if (constants["BLOCK_SIZE"], constants["NUM_NEW_SAMPLED_TOKENS"]) != (1, 1):
         raise NotImplementedError("drafts")
     count, rows = grid[0], rows.long()

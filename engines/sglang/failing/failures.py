@@ -37,7 +37,7 @@ class Case:
 
     Attributes:
         name: In the table.
-        expected: Must stand in what the engine's processes print.
+        expected: Must occur in the output of the engine's processes.
         variable: The value of ``SGLANG_NPU_GRAPH``.
         module: What runs the engine.
         faults: The value of ``CANN_SIM_FAULTS``.
@@ -118,7 +118,7 @@ def run_apart(
         environment: Of the processes.
         checkpoint: Of the model.
         log: What they print.
-        rows: File for the rows, which is there behind a run that did not fail.
+        rows: File for the rows; written if the run did not fail.
         module: What runs it.
     """
     given = json.dumps([dataclasses.asdict(variant), str(checkpoint), SEQUENCES, str(rows)])

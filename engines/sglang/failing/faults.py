@@ -13,11 +13,11 @@ class FailingSteps:
     """Methods that the engine's scheduler has besides its own, for the session of faults."""
 
     def begin_failing(self: Any, kind: str, first: int, rank: int) -> None:
-        """Let something fail from here on, if this is the rank that it meets.
+        """Make something fail from now on, if this is the rank of the fault.
 
         Args:
             kind: What fails.
-            first: At which occasion it does.
+            first: The occasion on which it fails first.
             rank: Of tensor parallelism.
         """
         from sglang.srt.runtime_context import get_parallel
@@ -46,6 +46,6 @@ class FailingSteps:
         backend.replay_with_input_update = fail
 
     def end_failing(self: Any) -> None:
-        """Let nothing fail any more."""
+        """End the fault."""
         cann_sim.set_faults("")
         vars(self.graph_runner().backend).pop("replay_with_input_update", None)

@@ -63,7 +63,7 @@ def fault_of(name: str, seed: int) -> Fault:
 
 
 def run_faults(name: str, seeds: list[int], checkpoint: Path, out: Path) -> None:
-    """Let an engine meet the faults of seeds, in this process and those of the engine.
+    """Run the faults of seeds in an engine, in this process and those of the engine.
 
     Args:
         name: Of the engine.
@@ -89,14 +89,14 @@ def run_faults(name: str, seeds: list[int], checkpoint: Path, out: Path) -> None
 
 
 def described(name: str, fault: Fault) -> dict[str, Any]:
-    """Return what the row of a fault begins with."""
+    """Return the first fields of the row of a fault."""
     tokens = sum(fault.lengths)
     drawn = {each: getattr(fault, each) for each in ("seed", "kind", "first", "rank")}
     return {"engine": name, **drawn, "tokens": tokens}
 
 
 def run_seeds(name: str, seeds: list[int], folder: Path) -> list[dict[str, Any]]:
-    """Run seeds in as few engines as they leave alive; return a row for each seed."""
+    """Run seeds in as few engines as possible, with a new one after each failure; return rows."""
     rows: list[dict[str, Any]] = []
     while len(rows) < len(seeds):
         left = seeds[len(rows) :]
@@ -123,7 +123,7 @@ def run_seeds(name: str, seeds: list[int], folder: Path) -> list[dict[str, Any]]
 
 
 def judge(name: str, fault: Fault, ended: str | None, log: Path) -> dict[str, Any]:
-    """Return the row of a fault behind which an engine ended.
+    """Return the row of a fault after which an engine ended.
 
     Args:
         name: Of the engine.

@@ -15,7 +15,7 @@ import cann_sim
 
 
 def first_page(_prefix: Any, _prefix_cpu: Any, lengths: Any, *given: Any, **_named: Any) -> Any:
-    """Stand for `alloc_extend` of the engine's pool, where kernels do nothing.
+    """Replace `alloc_extend` of the engine's pool, for kernels that do nothing.
 
     The engine counts free pages on the device, where nothing writes a number: every sequence gets
     the first page.
@@ -28,7 +28,7 @@ class MeasuredChunks:
     """Methods that the engine's scheduler has besides its own, for the session of prefill."""
 
     def begin_chunks(self: Any, is_wrong: bool) -> None:
-        """Count from here on.
+        """Start counting.
 
         Args:
             is_wrong: Captured layers read another last token of each chunk.

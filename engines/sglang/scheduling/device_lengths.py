@@ -27,7 +27,7 @@ def attend(
     *_args: object,
     **_named: object,
 ) -> torch.Tensor:
-    """Stand for the engine's `forward_decode_graph` of plain attention.
+    """Replace the engine's `forward_decode_graph` of plain attention.
 
     Args:
         backend: The engine's attention backend, whose metadata hold lengths on the device.

@@ -23,7 +23,7 @@ from engines.sglang.without_device import stand_ins
 
 import cann_sim
 
-# Each process imports this module in front of the engine.
+# Each process imports this module before the engine.
 KEPT = stand_ins.prepare()
 
 COUNTED = ("launches", "replays", "task_updates", "synchronisations", "replayed_kernels")
@@ -34,7 +34,7 @@ DEVICE_LENGTHS = "SGLANG_SESSION_DEVICE_LENGTHS"
 """Environment variable: attention of decode graphs reads its lengths on the device."""
 PLUGINS_FOLDER = "SGLANG_SESSION_PLUGINS_FOLDER"
 """Environment variable: a folder whose plugins the engine finds after all others."""
-# What an iteration of the scheduler is made of; the attributes of whom stands in `Stopwatch.watch`.
+# The parts of a scheduler iteration; `Stopwatch.watch` says which object has each attribute.
 SCHEDULER_PARTS = {
     "get_next_batch_to_run": "schedule",
     "run_batch": "run batch",
@@ -63,7 +63,7 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
 
 
 def add_pass(name: str) -> None:
-    """Let every graph go through a function of `fused_operators` behind our passes."""
+    """Apply a function of `fused_operators` to every graph after our passes."""
     from engines.running import fused_operators
 
     import fx_passes
@@ -112,18 +112,18 @@ class Measured:
         from sglang.srt.runtime_context import get_parallel
 
         # With data parallelism of attention every rank listens for calls, and only those that the
-        # first one gets are handed on.
+        # first one gets are passed on.
         calls = self.ipc_channels.recv_from_rpc
         if calls is not None and get_parallel().tp_rank > 0:
             calls.close(linger=0)
             self.ipc_channels = dataclasses.replace(self.ipc_channels, recv_from_rpc=None)
 
     def graph_runner(self: Any) -> Any:
-        """Return what replays the decode graphs."""
+        """Return the object that replays the decode graphs."""
         return self.tp_worker.model_runner.decode_cuda_graph_runner
 
     def begin_load(self: Any, shift: int) -> None:
-        """Count from here on; key lengths of steps become so much longer."""
+        """Start counting; key lengths of steps grow by the given number."""
         runner = self.graph_runner()
         if not hasattr(self, "waits"):
             execute = runner.execute
@@ -156,7 +156,7 @@ class Measured:
         self.before = cann_sim.counters()
 
     def end_load(self: Any, out: str) -> None:
-        """Write what was counted; ranks behind the first add their number to the file's name."""
+        """Write the counts; ranks after the first add their number to the file's name."""
         from sglang.srt.runtime_context import get_parallel
 
         counted = cann_sim.counters() - self.before
@@ -182,7 +182,7 @@ class Measured:
         from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend
 
         # The engine counts free pages on the device, where kernels that do nothing write no number:
-        # every sequence gets the first page, and none is given back.
+        # every sequence gets the first page, and none is freed.
         allocator = self.token_to_kv_pool_allocator
         allocator.alloc_extend = first_page
         allocator.free = lambda *_: None

@@ -32,7 +32,7 @@ def shrink(
 
     Args:
         x: Tokens [T, in].
-        weights: Of all adapters [L, slices * most ranks, in]; an adapter's slices lie together.
+        weights: Of all adapters [L, slices * most ranks, in]; an adapter's slices are adjacent.
         indices: The adapter of each sequence.
         lengths: How many tokens each sequence has.
         ranks: Of each adapter; 0 for none.
@@ -80,7 +80,7 @@ def expand(
 
 
 def adapter_of_token(num_tokens: int, indices: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return the adapter of each token; sequences behind the last token do not count."""
+    """Return the adapter of each token; sequences after the last token do not count."""
     token = torch.arange(num_tokens, device=indices.device)
     sequence = (token.unsqueeze(-1) >= lengths.cumsum(0)).sum(1)
     return indices[sequence.clamp(max=len(indices) - 1)].long()

@@ -47,7 +47,7 @@ def prepare() -> object:
     """Make the engine importable in this process; returns what has to be kept."""
     # torch_npu.contrib.transfer_to_npu, which the engine imports, makes the names of torch.cuda
     # those of torch.npu. Dynamo 2.13 lists both, finds an object twice and raises; the engine logs
-    # that and goes on with nearly no models. There is no CUDA here that the names could mean.
+    # that and continues with nearly no models. There is no CUDA here that the names could mean.
     for rules in importlib.import_module("torch._dynamo.trace_rules").torch_name_rule_map:
         for name in [name for name in rules if name.startswith("torch.cuda.")]:
             del rules[name]
@@ -66,7 +66,7 @@ def install() -> None:
         cast_to_float32_logits,
         registry.HookType.REPLACE,
     )
-    # Likewise, where ranks have sequences of their own.
+    # The same, if ranks have their own sequences.
     registry.HookRegistry.register(
         "sglang.srt.layers.dp_attention.memcpy", copy_rows, registry.HookType.REPLACE
     )
@@ -96,7 +96,7 @@ def cache_loc_update(
     ends: torch.Tensor,
     slots: torch.Tensor,
 ) -> None:
-    """Stand for the kernel: the cache slots of new tokens, read from the table of each request."""
+    """Replace the kernel: the cache slots of new tokens, read from the table of each request."""
     spans = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
     found = torch.cat([table[row, start:end] for row, start, end in spans])
     slots[: len(found)].copy_(found)
@@ -109,7 +109,7 @@ def verify_tree_greedy(
     retrive_next_sibling: torch.Tensor,
     **given: torch.Tensor,
 ) -> None:
-    """Stand for the kernel: the engine's own for other devices."""
+    """Replace the kernel by the engine's own for other devices."""
     trees = importlib.import_module("sglang.kernels.ops.speculative.spec_tree")
     trees.verify_tree_greedy_triton(
         **given,
@@ -120,7 +120,7 @@ def verify_tree_greedy(
 
 
 def cast_to_float32_logits(logits: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    """Stand for the engine's kernel of this name."""
+    """Replace the engine's kernel of this name."""
     return output.copy_(logits)
 
 
@@ -132,7 +132,7 @@ def copy_rows(
     count: torch.Tensor,
     offset_src: bool,
 ) -> None:
-    """Stand for the engine's kernel: so many rows, from or to the place that the device holds."""
+    """Replace the engine's kernel: copies rows from or to an offset stored on the device."""
     place = torch.arange(len(to), device=to.device)
     source = place + offset if offset_src else place - offset
     inside = (place if offset_src else source) < count
@@ -142,7 +142,7 @@ def copy_rows(
 
 
 class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands for sgl-kernel-npu: every name can be imported, and some are here to be called."""
+    """Replaces sgl-kernel-npu: every name can be imported, and some can be called."""
 
     NAME = "sgl_kernel_npu"
     # The engine has a branch of its own for builds of the package that lack these modules.
@@ -159,7 +159,7 @@ class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, is_package=True)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Let the module have any name."""
+        """Give the module a `__getattr__` that finds every name."""
         calls: dict[str, Any] = {
             "split_qkv_rmsnorm_rope": split_qkv_rmsnorm_rope,
             "alloc_extend_kernel": AllocExtend(),
@@ -177,7 +177,7 @@ class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def missing(name: str, *_args: object, **_kwargs: object) -> None:
-    """Say which kernel was called that nothing stands for."""
+    """Raise an error that names the missing kernel."""
     raise NotImplementedError(f"{name} has no stand-in on simulated CANN")
 
 
@@ -196,7 +196,7 @@ def split_qkv_rmsnorm_rope(
     k_bias: torch.Tensor | None = None,
     is_neox_style: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Stand for the kernel: norms of queries and keys by head, if any, and rotation by halves."""
+    """Replace the kernel: norms of queries and keys by head, if any, and rotation by halves."""
     if not is_neox_style:
         raise NotImplementedError("split_qkv_rmsnorm_rope stands for rotation by halves alone")
     q, k, v = qkv.split([q_size, kv_size, kv_size], dim=-1)
@@ -219,7 +219,7 @@ def split_qkv_rmsnorm_rope(
 
 
 def l1_norm(weights: torch.Tensor) -> torch.Tensor:
-    """Stand for the kernel: the weights of a token's experts, which add up to one."""
+    """Replace the kernel: the weights of a token's experts, which add up to one."""
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
@@ -233,7 +233,7 @@ def fused_split_qk_norm(
     *,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Stand for the kernel: as the engine does for models that opt out of it."""
+    """Replace the kernel by the code that the engine uses for models that opt out of it."""
     for norm in (q_norm, kv_norm):
         if norm.variance_epsilon != eps:
             raise NotImplementedError("fused_split_qk_norm stands for norms of one epsilon alone")
@@ -242,7 +242,7 @@ def fused_split_qk_norm(
 
 
 class AllocExtend:
-    """Stands for the kernel that finds cache slots for prompts, in the engine's own operators."""
+    """Replaces the kernel that finds cache slots for prompts, by the engine's own operators."""
 
     def __getitem__(self, _grid: tuple[int]) -> Callable[..., None]:
         """Return the launch."""

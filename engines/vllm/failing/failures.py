@@ -43,8 +43,8 @@ class Case:
 
     Attributes:
         name: In the table.
-        run: Called with the folder of a checkpoint; returns what is to be told, or raises.
-        expected: Must stand in what was returned or raised.
+        run: Called with the folder of a checkpoint; returns the text to report, or raises.
+        expected: Must occur in the returned text or the error.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Case:
 
 
 def fail_update(checkpoint: Path) -> str:
-    """Let the third update of a launch fail while the engine decodes."""
+    """Make the third update of a launch fail while the engine decodes."""
     llm = make_engine(OURS, checkpoint)
     prompts, _ = compare_load(5)
     generate(llm, prompts, [4] * len(prompts))
@@ -72,7 +72,7 @@ def fail_update_by_kernels(checkpoint: Path) -> str:
 
 
 def fail_capture(checkpoint: Path) -> str:
-    """Let the end of the second capture fail while the engine starts."""
+    """Make the end of the second capture fail while the engine starts."""
     with cann_sim.injected_faults("capture_end:2"):
         make_engine(OURS, checkpoint)
     return "no error"
@@ -101,11 +101,11 @@ def fail_replay_by_runtime(checkpoint: Path) -> str:
 
 
 def fail_kernel(checkpoint: Path, key: object = True) -> str:
-    """Let a kernel of attention fail in the third replay: the device stops, and nothing hangs."""
+    """Make an attention kernel fail in the third replay: the device stops, and nothing hangs."""
     llm = make_engine(dataclasses.replace(OURS, key=key), checkpoint)
     prompts, _ = compare_load(5)
     generate(llm, prompts, [4] * len(prompts))
-    # One of two layers, and one of the prefill in front of the replays.
+    # One of two layers, and one of the prefill before the replays.
     with cann_sim.injected_faults("run(aclnnFusedInferAttentionScoreV3):8"):
         try:
             generate(llm, prompts, [8] * len(prompts))
@@ -120,7 +120,7 @@ def fail_kernel_by_runtime(checkpoint: Path) -> str:
 
 
 def find_other_version(checkpoint: Path) -> str:
-    """Let the engine say that it is of another version."""
+    """Make the engine report another version."""
     with tempfile.TemporaryDirectory() as folder:
         metadata = Path(folder) / "vllm_ascend-0.99.0.dist-info" / "METADATA"
         metadata.parent.mkdir()

@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "capture": ("endCaptureErr", "capturing 'model' under key"),
     "death": (),
 }
-# With several ranks one of them fails alone, or its process dies. What the engine is told then is
+# With several ranks, a single one fails, or its process dies. The error that the engine gets is
 # that a process ended.
 KINDS_OF_BOTH = ("update", "lengths", "no metadata", "replay")
 KINDS_OF_ONE = (*KINDS_OF_BOTH, "capture")
@@ -61,12 +61,12 @@ ENDED = ("EngineDeadError", "Executor failed", "cancelled", "died")
 
 
 def kinds_of(engine: str) -> tuple[str, ...]:
-    """Return what may fail in an engine."""
+    """Return the kinds of faults of an engine."""
     return KINDS_OF_RANKS if ENGINES[engine].ranks > 1 else KINDS_OF_ONE
 
 
 def drop_sequences(llm: Any) -> None:
-    """Let an engine forget what it decoded when a step failed."""
+    """Drop the sequences that an engine was decoding when a step failed."""
     engine = llm.llm_engine
     engine.abort_request(list(engine.output_processor.request_states), internal=True)
     while engine.has_unfinished_requests():
@@ -74,7 +74,7 @@ def drop_sequences(llm: Any) -> None:
 
 
 def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
-    """Let an engine meet a fault; return its row."""
+    """Run a fault in an engine; return its row."""
     before = generate(llm, fault.prompts, fault.lengths)
     told, is_one, begin = "", ENGINES[name].ranks == 1, time.monotonic()
     try:
@@ -104,7 +104,7 @@ def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
 
 
 def run_engine(name: str, seeds: list[int], checkpoint: Path, log: Path, out: Any) -> None:
-    """Let an engine meet the faults of seeds in this process, which is its own; send the rows."""
+    """Run the faults of seeds in an engine in this process, which is its own; send the rows."""
     os.setsid()
     with log.open("a") as stream:
         os.dup2(stream.fileno(), 1)
@@ -123,7 +123,7 @@ def run_engine(name: str, seeds: list[int], checkpoint: Path, log: Path, out: An
 
 
 def run_seeds(name: str, seeds: list[int], checkpoint: Path) -> list[dict[str, Any]]:
-    """Run seeds in as few engines as they leave alive; return a row for each seed."""
+    """Run seeds in as few engines as possible, with a new one after each failure; return rows."""
     context, rows = multiprocessing.get_context("fork"), []
     log = OUT.with_name(f"{OUT.stem}-{name.replace(', ', '-').replace(' ', '-')}.log")
     while len(rows) < len(seeds):

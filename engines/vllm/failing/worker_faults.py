@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def begin_failing(worker: Any, fault: Fault) -> None:
-    """Let what the fault says fail from here on, if this is the worker that it meets."""
+    """Start the fault, if this is the worker that it concerns."""
     worker.mended = []
     if worker.rank != fault.rank:
         return
@@ -32,21 +32,21 @@ def begin_failing(worker: Any, fault: Fault) -> None:
 
 
 def end_failing(worker: Any) -> None:
-    """Let nothing fail any more."""
+    """End the fault."""
     cann_sim.set_faults("")
     for mend in worker.mended:
         mend()
 
 
 def fail_capture(worker: Any, fault: Fault) -> None:
-    """Let a capture fail while the engine captures all graphs again; later it does so once more."""
+    """Make a capture fail while the engine recaptures all graphs; later it recaptures once more."""
     worker.mended.append(lambda: capture_again(worker))
     cann_sim.set_faults(f"capture_end:{fault.first}")
     capture_again(worker)
 
 
 def capture_again(worker: Any) -> None:
-    """Let the engine release all graphs, as its sleep mode does, and capture them again."""
+    """Release all graphs of the engine, as its sleep mode does, and capture them again."""
     from vllm_ascend.device_allocator.sleep_mem_optimized import AclGraphSleepWakeupManager
 
     manager = AclGraphSleepWakeupManager(worker.vllm_config, lambda: worker.model_runner)
@@ -56,7 +56,7 @@ def capture_again(worker: Any) -> None:
 
 
 def fail_step(worker: Any, fault: Fault) -> None:
-    """Let a step fail in front of its replay, by what it is given, or behind it."""
+    """Make a step fail before its replay, because of its arguments, or after it."""
     update, seen = worker.model_runner.attention_update, []
     begin, finish = update.begin, update.finish
 
@@ -84,7 +84,7 @@ def fail_step(worker: Any, fault: Fault) -> None:
 
 
 def damage(metadata: dict[str, Any], fault: Fault) -> dict[str, Any]:
-    """Return the metadata of a step with something missing in that of one layer."""
+    """Return a step's metadata in which one layer's metadata is incomplete."""
     name = sorted(metadata)[fault.seed % len(metadata)]
     if fault.kind == "no metadata":
         return {layer: each for layer, each in metadata.items() if layer != name}

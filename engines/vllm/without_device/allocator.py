@@ -44,7 +44,7 @@ def build(archive: Path, folder: Path) -> Path:
 
 
 def install(module: Path) -> None:
-    """Let the engine import the allocator that was built, in this process and those forked."""
+    """Make the engine import the built allocator, in this process and forked ones."""
     import vllm_ascend
 
     spec = importlib.util.spec_from_file_location(NAME, module)

@@ -14,7 +14,7 @@ _SEQUENCES = "Tensor! x, Tensor! weight, Tensor! lora_indices, Tensor! seq_len"
 
 
 def declare() -> torch.library.Library:
-    """Declare the operators; returns what has to be kept."""
+    """Declare the operators; keep the result alive."""
     library = torch.library.Library("_C_ascend", "FRAGMENT")
     for name, given in (("bgmv", _TOKENS), ("sgmv", _SEQUENCES)):
         library.define(f"{name}_shrink({given}, Tensor! y, float scale) -> ()")
@@ -104,7 +104,7 @@ def _multiply(x: torch.Tensor, weight: torch.Tensor, indices: torch.Tensor) -> t
 
 
 def _of_tokens(count: int, indices: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Return the adapter of each token; none for those behind the last sequence."""
+    """Return the adapter of each token; none for those after the last sequence."""
     ends = lengths.cumsum(0)
     token = torch.arange(count, device=ends.device)
     sequence = (token[:, None] >= ends[None, :]).sum(1)

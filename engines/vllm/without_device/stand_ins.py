@@ -35,7 +35,7 @@ def set_environment() -> None:
 
 
 def prepare() -> object:
-    """Declare what importing the engine needs; returns what has to be kept."""
+    """Declare what importing the engine needs; keep the result alive."""
     return torchvision_operators.declare()
 
 
@@ -54,7 +54,7 @@ def install() -> None:
 
 
 def choose_experts_by_torch_npu() -> None:
-    """Let the engine choose experts, and sort tokens by them, by torch_npu's operators.
+    """Make the engine use torch_npu's operators to choose experts and sort tokens by them.
 
     On the SoC that is simulated it takes compiled operators of its own, as above; for another it
     has what it calls here.
@@ -68,10 +68,10 @@ def choose_experts_by_torch_npu() -> None:
 
 
 def make_contiguous_beside_windows() -> None:
-    """Let prefill with a sliding window have keys and values in rows of their own.
+    """Make keys and values contiguous in prefill with a sliding window.
 
-    The operator's document asks for that, and the simulator refuses others. The engine makes them
-    so wherever there is no window; with one it hands over a part of the fused projection.
+    The operator's document requires that, and the simulator rejects others. The engine makes them
+    contiguous if there is no window; with one it passes a part of the fused projection.
     """
     attention = importlib.import_module("vllm_ascend.attention.attention_v1")
     impl = attention.AscendAttentionBackendImpl
@@ -86,7 +86,7 @@ def make_contiguous_beside_windows() -> None:
 
 
 def inspect_models_here() -> None:
-    """Let the engine inspect a model's class in this process.
+    """Make the engine inspect a model's class in this process.
 
     It starts another one for that, which would lack what `prepare` declared; once it has an answer
     it keeps that in the home folder.
@@ -96,7 +96,7 @@ def inspect_models_here() -> None:
 
 
 class SlotMapping:
-    """Stands for `_compute_slot_mapping_kernel` of vLLM, on one rank, in operators of torch."""
+    """Replaces `_compute_slot_mapping_kernel` of vLLM, on one rank, by operators of torch."""
 
     def __getitem__(self, grid: tuple[int]) -> Callable[..., None]:
         """Return the launch: a program for each sequence, and one for the padding."""
@@ -118,7 +118,7 @@ class SlotMapping:
         ends = starts[1 : num_sequences + 1]
         token = torch.arange(num_tokens, device=slots.device, dtype=ends.dtype)
         sequence = (token[:, None] >= ends[None, :]).sum(1)
-        # Tokens behind the last sequence keep what they have.
+        # Tokens after the last sequence keep their values.
         inside = sequence < num_sequences
         block = torch.div(positions, block_size, rounding_mode="floor")
         row = sequence.clamp(max=num_sequences - 1)

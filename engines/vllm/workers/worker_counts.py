@@ -15,7 +15,7 @@ COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 
 
 def begin_counting(worker: Any) -> None:
-    """Count from here on what the worker's steps do."""
+    """Start counting the work of the worker's steps."""
     from vllm.config import CUDAGraphMode
     from vllm.forward_context import get_forward_context
 
@@ -36,7 +36,7 @@ def begin_counting(worker: Any) -> None:
 
 
 def end_counting(worker: Any) -> dict[str, Any]:
-    """Return what was counted since it began."""
+    """Return the counts since the start."""
     forward, steps, waits, before, skipped = worker.counting
     counted = cann_sim.counters() - before
     worker.model_runner._model_forward = forward
@@ -56,7 +56,7 @@ def _skipped_updates(worker: Any) -> int:
 
 
 def describe_update(worker: Any) -> dict[str, Any] | None:
-    """Return by what our attention update updates; None where the engine's own does."""
+    """Return the updater of our attention update; None for the engine's own update."""
     update = getattr(worker.model_runner, "attention_update", None)
     if update is None:
         return None
@@ -64,7 +64,7 @@ def describe_update(worker: Any) -> dict[str, Any] | None:
 
 
 def shift_lengths(worker: Any, shift: int) -> None:
-    """Let the steps of our attention update have other key lengths."""
+    """Change the key lengths in steps of our attention update."""
     _shift_steps(worker.model_runner.attention_update, shift)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def begin_keeping(worker: Any) -> None:
-    """Keep the drafts of each step from here on; they stay on the device, so that nothing waits."""
+    """Keep the drafts of each step from now on; they stay on the device, so that nothing waits."""
     runner, kept = worker.model_runner, []
     propose = runner.drafter._propose
 
@@ -23,7 +23,7 @@ def begin_keeping(worker: Any) -> None:
 
 
 def end_keeping(worker: Any) -> list[list[list[int]]]:
-    """Return what was drafted since then: of each step, tokens of each sequence."""
+    """Return the drafts since then: for each step, the tokens of each sequence."""
     propose, kept = worker.drafting
     worker.model_runner.drafter._propose = propose
     return [drafts.tolist() for drafts in kept]

@@ -112,7 +112,7 @@ def compare_with_reference(
     """Compare greedy outputs with the reference, fed with the tokens of the outputs.
 
     Args:
-        outputs: of greedy requests, with recorded logits; refused ones are left out.
+        outputs: of greedy requests, with recorded logits; rejected ones are left out.
         reference: the same checkpoint.
         dtype: of the model that made the outputs.
         num_layers: decoder layers of it.

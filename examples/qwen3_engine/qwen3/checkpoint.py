@@ -84,7 +84,7 @@ class Checkpoint:
     def _read_index(self, index: Path) -> dict[str, Path]:
         try:
             weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-            # A shard lies beside its index: any other path is not of this checkpoint.
+            # A shard is next to its index: any other path is not of this checkpoint.
             strange = [file for file in weight_map.values() if Path(file).name != file]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qwen3_engine.errors import ConfigError, OutOfBlocksError
 
 # The rows that pad a batch to its bucket write their keys and values somewhere, and the entries of
-# a block table behind a sequence's last block point somewhere: to this block, which nobody owns.
+# a block table after a sequence's last block must point to some block: this one, without owner.
 PADDING_BLOCK = 0
 
 

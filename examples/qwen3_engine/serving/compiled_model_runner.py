@@ -109,7 +109,7 @@ class CompiledModelRunner:
         """
         recorder = Recorder(device)
         context = GraphContext()
-        # Rows run on behind their end, up to so many positions.
+        # Rows continue after their end, up to this many positions.
         longest = max_length + max(decode_steps - 1, 0)
 
         def attend(layer_name: str, arguments: Mapping[str, object], /) -> object:
@@ -230,7 +230,7 @@ class CompiledModelRunner:
         return torch.cat([self._decode_part(part) for part in batch.split_decode(parts)])
 
     def prefill_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
-        """Return the token behind each sequence, ``[S, 1]``, on the device."""
+        """Return the next token of each sequence, ``[S, 1]``, on the device."""
         logits = self.prefill(batch)
         temperatures, seeds, positions = (
             values.to(logits.device)
@@ -317,7 +317,7 @@ def _input_specs(max_blocks: int) -> dict[str, InputSpec]:
 
 
 def _sampling_specs(steps: int) -> dict[str, InputSpec]:
-    """Return what is declared beside the model's arguments: sampling, and the slots of steps."""
+    """Return inputs in addition to the model's arguments: sampling, and slots of the steps."""
     padding_slot = PADDING_BLOCK * BLOCK_SIZE
     return {
         "temperatures": InputSpec(dtype=torch.float32),

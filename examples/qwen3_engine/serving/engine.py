@@ -135,7 +135,7 @@ class Engine:
     def add_request(self, request: Request) -> int:
         """Take a request and return its number.
 
-        A request that cannot be served is refused on its own: it does not raise, it disturbs no
+        A request that cannot be served is rejected alone: it does not raise, it disturbs no
         other, and the next step returns its output with the error.
         """
         request_id = self._next_id
@@ -156,7 +156,7 @@ class Engine:
         return request_id
 
     def step(self) -> tuple[RequestOutput, ...]:
-        """Run one batch and return the requests that are over, refused ones included.
+        """Run one batch and return the finished requests, including rejected ones.
 
         Raises:
             EngineError: the logits of a sequence are not finite.

@@ -74,7 +74,7 @@ class SchedulerConfig:
 class Scheduler:
     """Owns the order of sequences and gives them blocks.
 
-    Every sequence added must fit into the empty cache when it is complete; the engine refuses
+    Every sequence added must fit into the empty cache when it is complete; the engine rejects
     others before.
 
     Args:
@@ -120,7 +120,7 @@ class Scheduler:
         )
 
     def finish(self, sequence: Sequence) -> None:
-        """Let a running sequence leave and release its blocks."""
+        """Remove a running sequence and release its blocks."""
         self._running.remove(sequence)
         self._release(sequence)
 

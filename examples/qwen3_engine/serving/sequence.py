@@ -34,7 +34,7 @@ class FinishReason(str, Enum):
     Attributes:
         LENGTH: it has all the requested tokens.
         STOP: it generated one of its stop tokens, or an end token of the model.
-        REFUSED: it could not be served; its output has the error.
+        REFUSED: it was rejected; its output has the error.
     """
 
     LENGTH = "length"
@@ -99,7 +99,7 @@ class Sequence:
 
     @property
     def max_num_tokens(self) -> int:
-        """Tokens when the request has all it asks for."""
+        """Number of tokens when the request is complete."""
         return len(self.request.prompt) + self.request.sampling.max_tokens
 
     @property

@@ -25,7 +25,7 @@ class SamplingBatch:
         temperatures: ``[S]``, float32.
         seeds: ``[S]``, int64.
         slots: ``[S, steps]``, int32, the cache slot of the token that each decode step computes;
-            behind the last token that a sequence wants a slot of the padding block.
+            after the last token that a sequence wants a slot of the padding block.
     """
 
     temperatures: torch.Tensor
@@ -34,7 +34,7 @@ class SamplingBatch:
 
     @classmethod
     def of(cls, sequences: Iterable[Sequence], *, steps: int) -> SamplingBatch:
-        """Return what so many decode steps need, or a prefill step (of one)."""
+        """Return the inputs of ``steps`` decode steps, or of one prefill step."""
         sequences = tuple(sequences)
         slots = torch.full((len(sequences), steps), PADDING_BLOCK * BLOCK_SIZE, dtype=torch.int32)
         for row, sequence in enumerate(sequences):
@@ -58,7 +58,7 @@ class TokenRunner(Protocol):
     decode_steps: int
 
     def prefill_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
-        """Return the token behind each sequence, ``[S, 1]``, int32, on the device."""
+        """Return the next token of each sequence, ``[S, 1]``, int32, on the device."""
 
     def decode_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
         """Return the next tokens of each sequence, ``[S, decode_steps]``, int32, on the device.

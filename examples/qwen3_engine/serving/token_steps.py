@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def advance_by(
     model: Qwen3Model, sampler: Callable[..., torch.Tensor], steps: int
 ) -> Callable[..., tuple[torch.Tensor, Mapping[str, torch.Tensor]]]:
-    """Return what samples a token of each row, and makes the inputs of the step behind it."""
+    """Return a function that samples a token per row and makes the inputs of the next step."""
 
     def advance(
         step: int, inputs: Mapping[str, torch.Tensor], hidden: torch.Tensor, /
