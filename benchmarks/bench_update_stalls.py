@@ -118,7 +118,7 @@ def make_workload(cards: int) -> Workload:
     flat = [cache.view(-1, kv_width) for cache in (keys, values)]
 
     def before_attention() -> None:
-        """Run a layer without attention: the end of the previous layer and the start of this one."""
+        """Run a layer without attention: the end of the last layer and the start of this one."""
         torch_npu.npu_add_rms_norm(attended @ to_hidden, residual, gamma)
         torch_npu.npu_swiglu(x @ to_middle) @ from_middle
         torch_npu.npu_add_rms_norm(x, residual, gamma)
