@@ -30,8 +30,8 @@ def write_draft(
     Args:
         folder: Created.
         dtype: Dtype of the weights.
-        target: Checkpoint of the target. The draft sometimes repeats the last token, because targets
-            with random weights repeat themselves, and nothing else about them can be predicted.
+        target: Checkpoint of the target. The draft sometimes repeats the last token, because random
+            targets repeat themselves, and nothing else about them can be predicted.
         seed: Seed of the weights.
     """
     folder.mkdir()
