@@ -59,7 +59,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "Mixture of experts": "moe",
         "NZ tensors": "nz",
         "KV caches": "cache",
-        "What the updaters of attn-update rest on": "updater",
+        "Assumptions of attn-update's updaters": "updater",
     }
 )
 """What the ids of a section begin with."""
