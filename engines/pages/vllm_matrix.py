@@ -22,7 +22,7 @@ PARTS = {
     "graphs": "graphs",
     "both": "attention update, graphs",
     "default": "attention update, in the engine's default, in which it hangs alone",
-    "behind": "fusions behind the engine's",
+    "behind": "fusions after the engine's",
     "fused": "fusions in place of the engine's",
     "exact": "fusions that change no bit",
     "apart": "fusions, each computed by what it replaced",
@@ -44,7 +44,7 @@ REASONS: dict[tuple[str, str], str] = {
     ("fused", "FULL_DECODE_ONLY"): "not run: floats were in PIECEWISE, int8 in both",
     ("exact", "FULL_DECODE_ONLY"): "not run: the same rules as in PIECEWISE",
     ("graphs", "FULL_AND_PIECEWISE"): "not run: its graphs are those of the other two modes",
-    ("behind", "FULL_DECODE_ONLY"): "npugraph_ex compiles, behind which no pass runs",
+    ("behind", "FULL_DECODE_ONLY"): "npugraph_ex compiles, after which no pass runs",
     **dict.fromkeys(
         ((part, "FULL_AND_PIECEWISE") for part in FUSIONS),
         "not run: its graphs are compiled as in PIECEWISE",
