@@ -114,7 +114,7 @@ def test_steps_that_run_eagerly_too_give_the_logits_of_eager_bitwise(
     assert sum(compared.launches) > 1.1 * sum(results[mode].launches)
 
 
-def test_padded_batch_is_near_the_unpadded_one(
+def test_padded_batch_is_close_to_the_batch_without_padding(
     checkpoint: Path, device: NpuDevice, results: dict[str, ModeResult]
 ) -> None:
     settings = dataclasses.replace(_settings(checkpoint), capture_sizes=())

@@ -153,7 +153,7 @@ def _batches(random: Random, count: int) -> list[list[torch.Tensor]]:
     ]
 
 
-def test_every_mode_encodes_packed_images_as_eager_bitwise_and_near_each_alone(
+def test_every_mode_encodes_packed_images_as_eager_bitwise_and_close_to_single_images(
     device: NpuDevice,
 ) -> None:
     lane = UpdateLane(device)

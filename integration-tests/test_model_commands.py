@@ -91,7 +91,7 @@ def test_arrows_begin_and_end_in_spans(events: list[dict[str, Any]]) -> None:
             assert any(begin <= event["ts"] <= end for begin, end in places), event
 
 
-def test_updates_are_told_by_layer_and_come_before_their_launch(
+def test_updates_are_traced_by_layer_and_precede_their_launch(
     events: list[dict[str, Any]],
 ) -> None:
     roles: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -115,7 +115,7 @@ def test_updates_are_told_by_layer_and_come_before_their_launch(
             assert wait["args"]["in_time"] == (tell["ts"] < wait["ts"])
 
 
-def test_host_and_device_stand_on_one_clock(events: list[dict[str, Any]]) -> None:
+def test_host_and_device_share_one_clock(events: list[dict[str, Any]]) -> None:
     steps = [each for each in events if each["name"].startswith("step of 8 rows")]
     replays = [each for each in events if each["name"] == "MODEL_EXECUTE"]
     updates = [each for each in events if each["name"] == "updates"]

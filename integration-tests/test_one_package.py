@@ -38,7 +38,9 @@ PAGE = (ROOT / "docs" / "how-to" / "adopt-one-package.md").read_text(encoding="u
 
 
 @pytest.mark.parametrize(("name", "packages"), PROGRAMS.items())
-def test_program_stands_on_its_packages_and_in_the_page(name: str, packages: set[str]) -> None:
+def test_program_imports_only_its_packages_and_is_on_the_page(
+    name: str, packages: set[str]
+) -> None:
     path = ROOT / "examples" / "one_package" / f"{name}.py"
     text = path.read_text(encoding="utf-8")
     needed = {
@@ -177,7 +179,7 @@ def test_staging_engine_gives_each_step_its_batch(device: NpuDevice) -> None:
     assert sampled.tolist() == [14, 15]
 
 
-def test_static_inputs_refuse_a_value_that_lies_in_them(device: NpuDevice) -> None:
+def test_static_inputs_refuse_a_value_inside_their_buffers(device: NpuDevice) -> None:
     size = StepSize(tokens=2, sequences=2)
     specs = {"ids": InputSpec(dtype=torch.int64)}
     inputs = StaticInputs(specs, largest=size, device=device)

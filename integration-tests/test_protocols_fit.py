@@ -34,7 +34,7 @@ def test_fake_device_fits_both_seams() -> None:
 @pytest.mark.parametrize(
     "name", ["Stream", "Event", "ExternalEvent", "TaskDevice", "GuardingDevice"]
 )
-def test_seam_of_the_consumer_asks_no_more_than_the_producer_promises(name: str) -> None:
+def test_protocol_of_the_consumer_requires_no_more_than_the_producer_offers(name: str) -> None:
     def members(protocol: type) -> dict[str, list[str]]:
         return {
             member: list(inspect.signature(value).parameters)

@@ -84,7 +84,7 @@ def _differing_steps(found: list[torch.Tensor], expected: list[torch.Tensor]) ->
 
 
 @pytest.mark.parametrize("mode", ["full", "piecewise"])
-def test_steps_issued_ahead_wait_for_nothing_and_give_the_same_values(
+def test_steps_launched_ahead_wait_for_nothing_and_give_the_same_values(
     mode: str, checkpoint: Path, device: NpuDevice
 ) -> None:
     ahead, waits = _run(checkpoint, device, mode, steps_ahead=4)
@@ -118,7 +118,7 @@ def test_host_further_ahead_than_the_ring_still_gives_the_right_values(
 
 
 @pytest.mark.parametrize("mode", ["full", "piecewise"])
-def test_steps_issued_ahead_give_the_right_values_under_fuzzed_schedules(
+def test_steps_launched_ahead_give_the_right_values_under_fuzzed_schedules(
     mode: str, checkpoint: Path, device: NpuDevice
 ) -> None:
     eager, _ = _run(checkpoint, device, "eager", steps_ahead=1)

@@ -117,7 +117,7 @@ def test_hang_is_named_with_what_waited() -> None:
     assert "it waited in _call (cann/runtime.py:" in found.because
 
 
-def test_device_that_stopped_is_otherwise_and_the_next_probe_starts_anew() -> None:
+def test_stopped_device_is_otherwise_and_the_next_probe_restarts() -> None:
     probe = find_probe("capture.synchronising")
 
     stopped = probe_in_process(

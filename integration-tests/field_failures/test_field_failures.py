@@ -47,7 +47,7 @@ def test_failure_is_named_in_time(failure: FieldFailure, device: NpuDevice) -> N
     assert seconds < LONGEST_SECONDS, diagnosis
 
 
-def test_ranks_that_replay_other_buckets_are_all_told_so(
+def test_ranks_that_replay_different_buckets_all_get_the_error(
     run_ranks: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     """Reported in https://github.com/vllm-project/vllm/issues/25906 and vllm-ascend's 3413."""

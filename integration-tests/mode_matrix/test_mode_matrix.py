@@ -183,7 +183,7 @@ def _captures(mode: CompileMode, kind: StepKind) -> bool:
     return found is not RunMode.EAGER
 
 
-def test_mode_gives_what_eager_gives_and_transformers_within_tolerance(
+def test_mode_equals_eager_and_transformers_within_tolerance(
     cell: tuple[CompileMode, str],
     run: Callable[[CompileMode, str], Results],
     assert_right: Callable[[WorkloadResult, str], None],

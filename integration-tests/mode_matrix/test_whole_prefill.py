@@ -83,7 +83,7 @@ def _steps(
 
 
 @pytest.mark.parametrize("kind", [StepKind.PREFILL, StepKind.MIXED])
-def test_one_replay_gives_what_eager_gives_and_touches_no_other_sequence(
+def test_one_replay_equals_eager_and_touches_no_other_sequence(
     kind: StepKind, checkpoint: Path, device: NpuDevice, pytestconfig: pytest.Config
 ) -> None:
     num_steps = pytestconfig.getoption("matrix_steps")

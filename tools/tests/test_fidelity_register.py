@@ -48,12 +48,12 @@ def test_row_names_the_probes_that_observe_it() -> None:
         (NEW.replace("| unwritten |", "| open |"), {}, "found 'open'"),
     ],
 )
-def test_what_a_person_has_to_mend_is_named(
+def test_problems_that_a_person_must_fix_are_named(
     text: str, observed: dict[str, list[str]], found: str
 ) -> None:
     assert any(found in each for each in problems(text, observed))
 
 
-def test_nothing_to_mend_is_nothing() -> None:
+def test_page_in_step_has_no_problems() -> None:
     assert problems(NUMBERED, {}) == []
     assert in_step(NUMBERED, {}) == NUMBERED

@@ -165,7 +165,9 @@ def test_operator_unknown_layer_names_the_nearest(
         attention.operator(one, one, one, table, one, "layer.0")
 
 
-def test_operator_hands_layer_and_lengths_to_attend(config: Qwen3Config, npu: torch.device) -> None:
+def test_operator_passes_layer_and_lengths_to_attend(
+    config: Qwen3Config, npu: torch.device
+) -> None:
     calls: list[tuple[str, object, object]] = []
 
     def attend(layer_name: str, arguments: Mapping[str, object], /) -> object:

@@ -8,7 +8,7 @@ from qwen3_engine.errors import ConfigError, OutOfBlocksError
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK, BlockAllocator
 
 
-def test_allocate_everything_never_hands_out_the_padding_block() -> None:
+def test_allocate_everything_never_returns_the_padding_block() -> None:
     allocator = BlockAllocator(5)
 
     blocks = allocator.allocate(4)
@@ -37,7 +37,7 @@ def test_release_blocks_can_be_allocated_again_latest_first() -> None:
 
 
 @pytest.mark.parametrize("blocks", [[0], [9], [2], [1, 1]])
-def test_release_of_a_block_not_handed_out_is_refused(blocks: list[int]) -> None:
+def test_release_of_a_block_not_allocated_is_refused(blocks: list[int]) -> None:
     allocator = BlockAllocator(4)
     assert allocator.allocate(1) == [1]
 

@@ -169,7 +169,7 @@ def test_broken_checkpoint_is_named_and_left_as_it_is(
     assert _bytes_of(folder) == broken != whole
 
 
-def test_mended_checkpoint_loads_after_all_these_failures(
+def test_repaired_checkpoint_loads_after_all_these_failures(
     checkpoint_folder: Path, npu: torch.device, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(checkpoint_folder, tmp_path / "checkpoint"))

@@ -71,7 +71,7 @@ def test_load_model_config_of_another_shape_names_the_tensor(
         _load(folder, npu)
 
 
-def test_load_model_no_dtype_anywhere_asks_for_one(
+def test_load_model_without_any_dtype_requires_one(
     checkpoint_folder: Path, npu: torch.device, tmp_path: Path
 ) -> None:
     folder = _copy_with_config(checkpoint_folder, tmp_path, dtype="drop")

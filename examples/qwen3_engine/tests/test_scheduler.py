@@ -118,7 +118,7 @@ def test_schedule_full_cache_preempts_the_latest_and_keeps_its_tokens() -> None:
     assert len(second.pending_tokens) == 257
 
 
-def test_schedule_preempted_sequence_comes_before_those_that_waited() -> None:
+def test_schedule_preempted_sequence_runs_before_waiting_ones() -> None:
     scheduler = _scheduler(num_blocks=4, max_num_sequences=2)
     first, second, third = _add(scheduler, 128, 256, 1)
     _run(scheduler.schedule())

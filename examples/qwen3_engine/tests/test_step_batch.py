@@ -19,7 +19,7 @@ def _sequence(prompt: tuple[int, ...], blocks: list[int], *, num_cached: int = 0
     return sequence
 
 
-def test_build_batch_prefill_lays_sequences_one_behind_the_other() -> None:
+def test_build_batch_prefill_concatenates_sequences() -> None:
     sequences = [_sequence((5, 6, 7), [2]), _sequence((8, 9), [4])]
 
     batch = build_batch(sequences, max_blocks=2)

@@ -65,7 +65,7 @@ def test_failed_update_ends_its_task_update(npu_device: NpuDevice) -> None:
     assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
-def test_failed_update_behind_its_replay_leaves_nothing_waiting(npu_device: NpuDevice) -> None:
+def test_failed_update_after_its_replay_leaves_nothing_waiting(npu_device: NpuDevice) -> None:
     # SGLang joins the updating thread behind the replay: an error there leaves a replay that waits.
     model, lane = PagedModel(device=npu_device), UpdateLane(npu_device, updater="operators")
     model.capture(2)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_plan_is_bound_where_the_device_tells_its_kernels(
+def test_a_plan_is_bound_if_the_device_exposes_its_kernels(
     npu_device: NpuDevice, device_without_kernels: NpuDevice, *, told: bool
 ) -> None:
     device = npu_device if told else device_without_kernels

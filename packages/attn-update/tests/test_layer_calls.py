@@ -152,7 +152,7 @@ def test_a_layer_that_calls_nothing_is_missing(engine: Engine) -> None:
     assert not engine.layers.is_recorded("decode")
 
 
-def test_what_is_called_outside_a_capture_is_just_run(engine: Engine) -> None:
+def test_calls_outside_a_capture_run_unchanged(engine: Engine) -> None:
     metadata = engine.metadata([5, 40, 7, 48])
     kind = engine.model.kind_name
     with engine.layers.recording_layer(NAMES[0], kind, metadata[NAMES[0]], read):

@@ -29,7 +29,7 @@ def native() -> NativeUpdater:
 
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("told", [True, False])
-def test_kernels_are_called_past_torch_where_the_device_tells_them(
+def test_kernels_are_called_without_torch_if_the_device_exposes_them(
     npu_device: NpuDevice,
     device_without_kernels: NpuDevice,
     native: NativeUpdater,

@@ -51,7 +51,7 @@ def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
     lane.close()
 
 
-def test_a_worker_issues_updates_in_a_thread_of_its_own(npu_device: NpuDevice) -> None:
+def test_a_worker_launches_updates_in_its_own_thread(npu_device: NpuDevice) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
     lane = UpdateLane(npu_device, updater="operators", worker=True)
@@ -187,7 +187,7 @@ def test_a_process_that_leaves_its_lane_open_ends_well(name: str) -> None:
     assert "terminate" not in done.stderr
 
 
-def test_steps_queued_behind_a_failure_end_and_the_next_are_right(
+def test_steps_queued_after_a_failure_end_and_the_next_are_right(
     npu_device: NpuDevice,
 ) -> None:
     model = PagedModel(device=npu_device)

@@ -199,7 +199,7 @@ def test_steps_skip_launches_that_did_not_change(npu_device: NpuDevice, updater:
     assert (lane.counters.updates, lane.counters.skipped) == (3, 6)
 
 
-def test_a_step_whose_replay_failed_leaves_nothing_behind_that_the_graph_does_not_have(
+def test_a_step_whose_replay_failed_leaves_the_state_of_the_graph(
     npu_device: NpuDevice, updater: Updater
 ) -> None:
     # The updater took the lengths of the failed step; the same lengths again are no change to it.
@@ -225,7 +225,7 @@ def wrong_stream(self: object, event: object) -> None:
 
 @pytest.mark.parametrize("lengths", [[5, 6], [9, 10]])
 @pytest.mark.parametrize("form", [list, tuple])
-def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
+def test_an_update_first_step_that_fails_after_its_updates_does_not_count(
     npu_device: NpuDevice,
     any_updater: UpdaterChoice,
     fail_before: Callable[[UpdatePlan], None],

@@ -57,7 +57,7 @@ def test_workspace_take_of_nothing_still_has_an_address() -> None:
     assert Workspace().take(0, stream_index=0, device=CPU).numel() == 1
 
 
-def test_workspace_needs_are_asked_once_and_keep_no_tensor() -> None:
+def test_workspace_sizes_are_queried_once_and_keep_no_tensor() -> None:
     asked: list[object] = []
 
     class Kind:

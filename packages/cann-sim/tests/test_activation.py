@@ -53,7 +53,7 @@ def test_activate_over_other_device_libraries_is_refused(run_python: Any, tmp_pa
     assert f"found {library}" in done.errors
 
 
-def test_exit_with_a_stream_that_waits_for_ever_ends(run_python: Any) -> None:
+def test_exit_with_a_stream_that_waits_forever_ends(run_python: Any) -> None:
     done = run_python(
         """
 import cann_sim

@@ -231,7 +231,7 @@ def is_old_python(path: str) -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
-def test_python_that_is_too_old_is_told_so_in_one_line() -> None:
+def test_python_that_is_too_old_gets_an_error_of_one_line() -> None:
     named = filter(None, map(shutil.which, ("python3.9", "python3.8")))
     old = next(filter(is_old_python, (*named, *old_pythons_of_pyenv())), None)
     if old is None:

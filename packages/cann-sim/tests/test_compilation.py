@@ -60,7 +60,7 @@ def files(folder: Path, count: int, *, header: str = "#define NUMBER 7\n") -> li
     return made
 
 
-def test_compile_all_of_many_sources_compiles_their_header_once_beside_the_first(
+def test_compile_all_of_many_sources_compiles_their_header_once_with_the_first(
     tmp_path: Path, asked: list[list[str]]
 ) -> None:
     made = files(tmp_path, MANY)

@@ -61,7 +61,7 @@ def test_coverage_names_what_is_missing_and_refused_with_the_torch_operator(
 
 
 @uses_the_missing_operator
-def test_coverage_file_has_what_all_processes_asked_for(run_python: Any, tmp_path: Path) -> None:
+def test_coverage_file_has_the_operators_of_all_processes(run_python: Any, tmp_path: Path) -> None:
     file = tmp_path / "coverage.jsonl"
     for _ in range(2):
         done = run_python(f"{ACTIVATE}{USE}", environment={"CANN_SIM_COVERAGE": str(file)})

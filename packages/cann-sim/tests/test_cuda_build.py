@@ -42,7 +42,7 @@ both_variables = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("way", BEGINNINGS)
-def test_torch_npu_is_loaded_beside_cuda(run_python: Any, way: str) -> None:
+def test_torch_npu_is_loaded_with_a_cuda_build(run_python: Any, way: str) -> None:
     programs = {"by the command": COMMAND, "in a child of the command": CHILD}
     done = run_python(BEGINNINGS[way] + ALLOCATE, program=programs.get(way, PYTHON))
     assert "sum 4.0" in done.output, done.errors
@@ -79,7 +79,7 @@ def test_unknown_key_is_refused(run_python: Any, variable: str) -> None:
 
 
 @not_in_these_words
-def test_key_of_cuda_is_refused_as_beside_a_cpu_build(run_python: Any) -> None:
+def test_key_of_cuda_is_refused_as_with_a_cpu_build(run_python: Any) -> None:
     environment = {"PYTORCH_NPU_ALLOC_CONF": "release_lock_on_cudamalloc:True"}
     done = run_python(BEFORE_TORCH + ALLOCATE, environment=environment)
     assert "Unrecognized key 'release_lock_on_cudamalloc'" in done.output, done.errors

@@ -69,7 +69,7 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_start_leaves_a_process_behind_that_builds_the_rest(
+def test_start_leaves_a_process_that_builds_the_rest(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CANN_SIM_CACHE", str(cache))

@@ -23,7 +23,7 @@ def test_notice_names_every_header_of_cann_that_is_included() -> None:
     assert {name for name in included if name.removeprefix("acl/") not in NOTICE} == set()
 
 
-def test_notice_names_the_state_of_every_document_that_tables_are_made_of() -> None:
+def test_notice_names_the_commit_of_every_document_of_the_tables() -> None:
     made = {
         found
         for text in texts()

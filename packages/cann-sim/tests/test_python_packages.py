@@ -47,9 +47,7 @@ def test_pyacl_reads_a_property_and_refuses_one_that_is_not_simulated(run_python
     assert done.output.endswith("True 0\n0 True\n"), done.output + done.errors
 
 
-def test_package_of_the_caller_stands_before_the_simulated_one(
-    run_python: Any, tmp_path: Any
-) -> None:
+def test_package_of_the_caller_precedes_the_simulated_one(run_python: Any, tmp_path: Any) -> None:
     (tmp_path / "acl.py").write_text("print('the caller')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = run_python("import acl", program=RUN, environment={"PYTHONPATH": path})

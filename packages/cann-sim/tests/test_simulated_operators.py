@@ -37,7 +37,7 @@ def test_simulated_operators_are_those_with_a_kernel() -> None:
 
 
 @pytest.mark.absent_in_torch_npu("2.10", reason="it asks for other operators")
-def test_simulated_operators_are_all_ones_that_torch_npu_asks_for() -> None:
+def test_simulated_operators_are_all_looked_up_by_torch_npu() -> None:
     requested = requested_operators([installed_library()])
     assert set(simulated_operators(libraries())) <= set(requested)
 
@@ -58,7 +58,7 @@ def test_simulated_atb_operations_are_those_that_torch_npu_links_to() -> None:
         assert asked.encode() in installed, name
 
 
-def test_simulated_compiled_operators_are_those_of_the_older_road() -> None:
+def test_simulated_compiled_operators_are_those_of_the_older_api() -> None:
     names = simulated_compiled_operators(libraries())
     assert {"StrideAdd", "BatchMatMul"} <= set(names)
     assert list(names) == sorted(set(names))

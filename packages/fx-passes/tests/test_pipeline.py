@@ -101,7 +101,7 @@ def test_rules_run_again_on_what_they_made() -> None:
     assert [each.round for each in report.passes] == [1, 1, 2, 3]
 
 
-def test_rule_that_loops_for_ever_is_named_and_the_graph_put_back() -> None:
+def test_rule_that_loops_forever_is_named_and_the_graph_restored() -> None:
     def again(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
         return {"y": build.call("aten::neg", build.call("aten::neg", match.bound["x"]))}
 

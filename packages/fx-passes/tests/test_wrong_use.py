@@ -114,7 +114,7 @@ def test_rules_on_a_graph_without_normal_form_say_that_it_is_missing() -> None:
     assert [node.op for node in module.graph.nodes][1:3] == ["call_method"] * 2
 
 
-def test_rules_without_matches_on_a_normal_graph_do_not_ask_for_normal_form() -> None:
+def test_rules_without_matches_on_a_normal_graph_do_not_suggest_normal_form() -> None:
     module = _module(lambda x: x.exp().size(0) * x)
 
     result = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), RULES)).run(module)

@@ -120,7 +120,7 @@ def test_sizes_beyond_the_budget_are_left_out_and_their_batches_padded_further(
 
 
 @pytest.mark.parametrize("mode", ["full", "piecewise"])
-def test_forecast_is_told_behind_two_captures_and_comes_true(
+def test_forecast_is_reported_after_two_captures_and_is_right(
     decoder: Decoder, attention: AttentionOperator, mode: str
 ) -> None:
     setting = Setting(decoder, attention, mode, {})

@@ -104,7 +104,7 @@ def test_steps_release_gives_up_graph_plan_and_records(engine: _Engine, recorder
     assert not recorder.keys
 
 
-def test_steps_leave_the_graphs_of_others_alone(device: FakeDevice, recorder: Recorder) -> None:
+def test_steps_do_not_change_graphs_of_other_steps(device: FakeDevice, recorder: Recorder) -> None:
     engine = _Engine(device, recorder)
     engine.capture(PLAIN)
     other = CapturedSteps(engine.compiled, recorder=recorder, lane=UpdateLane(device))
@@ -154,7 +154,7 @@ def test_steps_release_a_capture_that_fails_and_keep_those_before(
     assert engine.run(NEGATED) == [-2, -2]
 
 
-def test_steps_refuse_what_they_cannot_be_made_of(device: FakeDevice, recorder: Recorder) -> None:
+def test_steps_refuse_invalid_arguments(device: FakeDevice, recorder: Recorder) -> None:
     compiled = npu_compile.compile_model(
         _Model(), CompileConfig(mode=CompileMode.FULL, fuse=False), device=device
     )

@@ -117,7 +117,7 @@ def test_first_capture_writes_to_the_slot_of_padding_only(
     assert _kept(model) == [-3] * PADDING_SLOT
 
 
-def test_capture_behind_served_steps_leaves_what_their_rows_wrote(
+def test_capture_after_served_steps_keeps_what_their_rows_wrote(
     runner: DecodeRunner | PrefillRunner, model: CachedModel
 ) -> None:
     """The last batch may be over, and its slots those of other sequences."""

@@ -707,7 +707,7 @@ def test_split_model_is_found_with_its_pieces_and_its_plan(
     assert found.reports[0].num_captured_pieces == cold.reports[0].num_captured_pieces
 
 
-def test_backend_in_an_engines_hands_refuses_a_cache_it_cannot_have(tmp_path: Path) -> None:
+def test_backend_of_an_engine_refuses_a_cache_it_cannot_use(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cache_folder.*compile_model"):
         npu_compile.Backend(CompileConfig(cache_folder=str(tmp_path)))
 

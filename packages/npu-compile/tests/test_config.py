@@ -53,7 +53,7 @@ def test_config_from_file_reads_toml(tmp_path: Path) -> None:
     assert CompileConfig.from_file(path) == expected
 
 
-def test_config_goes_to_plain_values_and_back() -> None:
+def test_config_round_trips_through_plain_values() -> None:
     config = CompileConfig(
         mode=CompileMode.FULL_DECODE_AND_PIECEWISE,
         splitting_ops=("a::b",),
@@ -175,7 +175,7 @@ def _has_none(value: object) -> bool:
 
 
 @pytest.mark.parametrize(("values", "message"), BAD_VALUES)
-def test_config_bad_value_is_refused_wherever_it_stands(
+def test_config_bad_value_is_refused_in_every_field(
     values: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     if all(isinstance(key, str) for key in values):

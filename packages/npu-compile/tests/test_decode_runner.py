@@ -350,7 +350,7 @@ def test_runner_configuration_that_cannot_work_is_refused(
         DecodeRunner(compiled, inputs=SPECS)
 
 
-def test_runner_shows_the_lengths_of_steps_that_no_update_tells(
+def test_runner_shows_the_lengths_of_steps_without_updates(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:
     def set_lengths(lengths: Mapping[str, Mapping[str, Lengths]]) -> None:

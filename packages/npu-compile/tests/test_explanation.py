@@ -31,7 +31,7 @@ def explained(
     return npu_compile.explain(decoder, INPUTS, options, dynamic_arg_dims=ROWS)
 
 
-def test_a_split_model_is_told_piece_by_piece_and_does_not_run(
+def test_a_split_model_is_explained_piece_by_piece_and_does_not_run(
     decoder: Decoder, attention: AttentionOperator
 ) -> None:
     explanation = explained(
@@ -164,7 +164,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "explained_models"
 
 
-def test_command_tells_it_as_text_json_and_page(
+def test_command_prints_text_json_and_page(
     module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["explain", f"{module}:good"]) == 0

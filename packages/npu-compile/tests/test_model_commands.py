@@ -69,7 +69,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_plan_tells_what_a_budget_holds_and_why_not_the_rest(
+def test_plan_lists_what_fits_a_budget_and_why_the_rest_does_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     planned = run(capsys, "plan", "command_models:good", "--streams", "3")
@@ -127,7 +127,7 @@ def test_bench_times_each_mode_and_draws_them(
     assert pictures[1].read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_prints_a_table_of_the_modes_that_were_asked_for(
+def test_bench_prints_a_table_of_the_requested_modes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert (

@@ -248,7 +248,7 @@ def test_option_form_of_a_seed_is_taken_or_refused(
         assert CompileConfig.from_json(printed.out) == CompileConfig.from_mapping(form.ours)
 
 
-def test_option_forms_of_seeds_stand_in_the_guide() -> None:
+def test_option_forms_of_seeds_are_in_the_guide() -> None:
     guide = (Path(__file__).parents[3] / "docs/how-to/migrate.md").read_text()
     for form in SEED_FORMS:
         assert f"| {form.change} | `{form.flags}` |" in guide, form.flags
@@ -285,7 +285,7 @@ def test_option_of_another_engine_is_ours(theirs: dict[str, Any], ours: dict[str
     assert CompileConfig.from_json(json.dumps(theirs)) == CompileConfig.from_mapping(ours)
 
 
-def test_every_option_is_tried_and_stands_in_the_table_of_the_readme() -> None:
+def test_every_option_is_tried_and_is_in_the_table_of_the_readme() -> None:
     tried = {name for theirs, _ in SAME for name in theirs}
     tried |= {name for form in SEED_FORMS for name in named_in(form.options)}
     assert OPTION_ALIASES.keys() <= tried

@@ -48,7 +48,7 @@ def test_layout_views_are_aligned_disjoint_and_typed() -> None:
         assert bool((view == fill).all())
 
 
-def test_layout_inputs_of_a_place_lie_side_by_side() -> None:
+def test_layout_inputs_of_a_device_are_adjacent() -> None:
     of_host = dataclasses.replace(SPECS["slots"], place=InputPlace.CPU)
     layout = PackedLayout(
         {**SPECS, "slots": of_host}, largest=_size(16), device=torch.device("xpu:0")

@@ -339,7 +339,7 @@ def test_breakable_model_without_fusions_needs_no_compiler(
     assert compiled.reports == ()
 
 
-def test_breakable_model_that_dynamo_cannot_trace_is_told_what_helps(
+def test_breakable_model_that_dynamo_cannot_trace_gets_a_remedy(
     device: FakeDevice, context: GraphContext
 ) -> None:
     marked = runs_eagerly(context)(torch.tanh)

@@ -127,7 +127,7 @@ BAD_INPUTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("make", "arguments", "message"), BAD_ARGUMENTS)
-def test_runner_made_of_wrong_arguments_is_refused(
+def test_runner_with_wrong_arguments_is_refused(
     make: Callable[..., object], arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

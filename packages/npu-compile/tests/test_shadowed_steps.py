@@ -94,7 +94,7 @@ def test_good_steps_are_the_same_with_it(
     assert len(shown) == (20 if mode == "full" else 60)
 
 
-def test_value_that_a_graph_has_baked_in_is_found_at_the_step_that_is_compared(
+def test_value_fixed_at_capture_is_found_at_the_compared_step(
     attention: AttentionOperator, device: FakeDevice
 ) -> None:
     class Scaled(torch.nn.Module):

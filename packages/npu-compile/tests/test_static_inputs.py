@@ -89,7 +89,7 @@ def _num_tensors() -> int:
     return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
 
 
-def test_inputs_keep_nothing_of_batches_whose_sizes_hardly_come_again(device: FakeDevice) -> None:
+def test_inputs_keep_nothing_of_batches_with_rare_sizes(device: FakeDevice) -> None:
     """A server meets any number of sizes in prefill, and would hold rows of each of them."""
     largest = StepSize(tokens=64, sequences=8)
     inputs = StaticInputs(MIXED, largest=largest, device=device)
@@ -260,7 +260,7 @@ def test_inputs_refuse_sizes_that_they_do_not_hold(device: FakeDevice) -> None:
         ({"device": torch.device("cpu")}, "device is device.*expected a GraphDevice"),
     ],
 )
-def test_inputs_refuse_what_they_cannot_be_made_of(
+def test_inputs_refuse_invalid_arguments(
     changed: dict[str, Any], message: str, device: FakeDevice
 ) -> None:
     arguments: dict[str, Any] = {"specs": SPECS, "largest": _size(1), "device": device}

@@ -94,7 +94,7 @@ def test_hook_around_a_replay_is_where_weights_are_loaded(
 
 
 @pytest.mark.parametrize("mode", [RunMode.FULL, RunMode.BREAKABLE])
-def test_hooks_stand_around_warm_up_and_capture_and_around_each_replay(
+def test_hooks_surround_warm_up_and_capture_and_each_replay(
     npu: NpuDevice, context: GraphContext, mode: RunMode
 ) -> None:
     notes: list[str] = []
@@ -138,7 +138,7 @@ def test_hook_that_raises_ends_the_call_and_leaves_the_graph_as_it_was(
 
 
 @pytest.mark.parametrize("mode", [RunMode.FULL, RunMode.BREAKABLE, RunMode.PIECEWISE])
-def test_open_door_lets_a_missing_key_be_captured_while_serving(
+def test_missing_key_is_captured_while_serving_if_allowed(
     npu: NpuDevice, context: GraphContext, mode: RunMode
 ) -> None:
     pool, stream = npu.create_memory_pool(), npu.create_stream()
@@ -162,7 +162,9 @@ def test_open_door_lets_a_missing_key_be_captured_while_serving(
     assert (model.graphed.counters.captured, model.graphed.counters.missed) == (2, 2)
 
 
-def test_closed_door_is_a_miss(npu: NpuDevice, context: GraphContext) -> None:
+def test_missing_key_that_may_not_be_captured_is_a_miss(
+    npu: NpuDevice, context: GraphContext
+) -> None:
     doors: list[CaptureSession | None] = [None]
     model = Model(npu, context, lazy_session=lambda: doors[0])
     with pytest.raises(GraphNotCapturedError, match="no graph is captured under this key"):
@@ -173,7 +175,7 @@ def test_closed_door_is_a_miss(npu: NpuDevice, context: GraphContext) -> None:
     assert model() == [1.0] * 4
 
 
-def test_capture_while_serving_that_fails_leaves_the_door_as_it_was(
+def test_capture_while_serving_that_fails_keeps_the_permission(
     npu: NpuDevice, context: GraphContext
 ) -> None:
     fails = [True]

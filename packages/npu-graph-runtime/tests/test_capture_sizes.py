@@ -94,7 +94,7 @@ def sizes_of_vllm(sequences: int, drafts: int, scale: int) -> list[int]:
 
 
 @pytest.mark.parametrize("scale", [1, 2])
-def test_vllm_sizes_are_those_of_vllm_or_hold_the_largest_batch_besides(scale: int) -> None:
+def test_vllm_sizes_are_those_of_vllm_and_may_add_the_largest_batch(scale: int) -> None:
     for sequences, drafts in itertools.product(range(1, 257), range(8)):
         sizes = vllm_capture_sizes(sequences, num_draft_tokens=drafts, scale=scale)
         theirs, batch = sizes_of_vllm(sequences, drafts, scale), sequences * (1 + drafts)

@@ -126,7 +126,7 @@ def test_memory_kept_outside_is_refused_with_the_line_that_made_it(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("cached", CACHES)
-def test_memory_that_a_warm_up_run_makes_is_nobodys_graphs(
+def test_memory_of_a_warm_up_run_belongs_to_no_graph(
     npu: NpuDevice,
     context: GraphContext,
     mode: RunMode,
@@ -142,9 +142,7 @@ def test_memory_that_a_warm_up_run_makes_is_nobodys_graphs(
     assert workspace().tolist() == [[7.0] * 4] * 4
 
 
-def test_kept_memory_is_warned_of_where_that_is_asked_for(
-    npu: NpuDevice, context: GraphContext
-) -> None:
+def test_kept_memory_only_warns_if_requested(npu: NpuDevice, context: GraphContext) -> None:
     workspace = cached_in_attribute(npu.torch_device)
 
     with pytest.warns(RuntimeWarning, match="kept as workspace.holder.workspace"):
@@ -175,7 +173,7 @@ def test_outputs_in_an_object_of_any_class_are_no_kept_memory(
     assert found.tolist() == [[2.0] * 4] * 4
 
 
-def test_what_backward_would_read_is_no_kept_memory(npu: NpuDevice, context: GraphContext) -> None:
+def test_memory_for_backward_is_not_kept_memory(npu: NpuDevice, context: GraphContext) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).to("npu")
 
     captured = Captured(model, npu, context)
@@ -430,7 +428,7 @@ def test_freed_memory_of_any_callable_is_named_at_the_next_replay(
 
 @pytest.mark.parametrize("wrap", WRAPPED)
 @pytest.mark.parametrize(("replace", "named"), REPLACEMENTS)
-def test_replaced_tensor_whose_old_memory_is_kept_is_found_by_asking(
+def test_replaced_tensor_whose_old_memory_is_kept_is_found_by_a_check(
     npu: NpuDevice,
     context: GraphContext,
     wrap: Callable[[Draft], Callable[..., Any]],
@@ -467,7 +465,7 @@ HOLDERS: list[tuple[Callable[[Tensor], Any], Callable[[Any], Tensor], Callable[.
 
 
 @pytest.mark.parametrize(("make", "get", "put"), HOLDERS)
-def test_tensor_in_an_object_of_pythons_library_is_found_by_asking(
+def test_tensor_in_an_object_of_pythons_library_is_found_by_a_check(
     npu: NpuDevice,
     context: GraphContext,
     make: Callable[[Tensor], Any],

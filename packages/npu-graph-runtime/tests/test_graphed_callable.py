@@ -69,7 +69,7 @@ def capture(
         return callable_(*args)
 
 
-def test_call_in_other_mode_goes_through(fake: FakeDevice, context: GraphContext) -> None:
+def test_call_in_other_mode_calls_the_function(fake: FakeDevice, context: GraphContext) -> None:
     step = Step()
     wrapper = graphed(fake, context, step)
     x = torch.ones(4)
@@ -102,7 +102,7 @@ def test_capturing_call_returns_unwritten_outputs(fake: FakeDevice, context: Gra
 
 
 @pytest.mark.parametrize("warmup_runs", [0, 3])
-def test_capture_runs_function_eagerly_first_as_often_as_asked(
+def test_capture_runs_function_eagerly_first_as_often_as_configured(
     fake: FakeDevice, context: GraphContext, warmup_runs: int
 ) -> None:
     step = Step()
@@ -126,7 +126,7 @@ def test_several_keys_have_graphs_of_their_own(fake: FakeDevice, context: GraphC
             assert wrapper(x).tolist() == [2.0 * i for i in range(key.num_tokens)]
 
 
-def test_equal_key_made_anew_finds_the_graph(fake: FakeDevice, context: GraphContext) -> None:
+def test_new_equal_key_finds_the_graph(fake: FakeDevice, context: GraphContext) -> None:
     wrapper, x = graphed(fake, context, Step()), torch.ones(4)
     capture(fake, context, wrapper, x)
     with context.run(RunMode.FULL, GraphKey(num_tokens=4)):
@@ -370,7 +370,7 @@ def test_released_graph_is_not_replayed_though_it_was_the_last_one(
         assert wrapper(elsewhere).tolist() == [6.0] * 4
 
 
-def test_call_that_is_compared_is_handed_over_though_its_graph_was_the_last_one(
+def test_call_that_is_compared_is_passed_on_although_its_graph_was_the_last_one(
     fake: FakeDevice, context: GraphContext
 ) -> None:
     wrapper, x = graphed(fake, context, Step()), torch.ones(4)
@@ -395,7 +395,7 @@ def test_keys_that_take_turns_replay_their_own_graphs(
             assert wrapper(inputs[size]).tolist() == [2.0] * size
 
 
-def test_release_of_key_not_held_raises(fake: FakeDevice, context: GraphContext) -> None:
+def test_release_of_key_not_captured_raises(fake: FakeDevice, context: GraphContext) -> None:
     wrapper = graphed(fake, context, Step())
     with pytest.raises(GraphNotCapturedError, match="releasing 'decode'"):
         wrapper.release(KEY)
@@ -448,7 +448,7 @@ def test_replay_failing_on_device_is_diagnosed(
         assert wrapper(x).tolist() == [2.0] * 4
 
 
-def test_graph_that_waits_for_external_event_replays_behind_it(
+def test_graph_that_waits_for_external_event_replays_after_it(
     fake: FakeDevice, context: GraphContext
 ) -> None:
     event, lane = fake.create_external_event(), fake.create_stream()
@@ -471,7 +471,7 @@ def test_graph_that_waits_for_external_event_replays_behind_it(
             fake.synchronize()
 
 
-def test_observer_told_of_each_event_with_durations(
+def test_observer_receives_each_event_with_durations(
     fake: FakeDevice, context: GraphContext
 ) -> None:
     log = Log()

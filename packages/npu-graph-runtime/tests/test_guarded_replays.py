@@ -39,7 +39,7 @@ def capture(
     return graph
 
 
-def test_guard_is_asked_before_each_replay_with_what_the_thread_expects() -> None:
+def test_guard_is_called_before_each_replay_with_what_the_thread_expects() -> None:
     device, values, asked = FakeDevice(), torch.zeros(1), list[object]()
 
     def refusal(expected: object) -> str | None:

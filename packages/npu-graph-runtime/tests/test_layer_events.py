@@ -173,7 +173,7 @@ def test_slow_consumer_delays_no_replay(device: GraphDevice) -> None:
 
 
 @pytest.mark.parametrize("run_mode", [RunMode.FULL, RunMode.BREAKABLE], ids=lambda mode: mode.name)
-def test_values_are_those_of_the_step_whoever_asks_for_what(
+def test_values_are_those_of_the_step_for_every_reader(
     device: GraphDevice, run_mode: RunMode, num_calls: int
 ) -> None:
     model = Model(device, run_mode=run_mode)

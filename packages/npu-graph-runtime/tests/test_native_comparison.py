@@ -93,7 +93,7 @@ def test_session_compares_in_c() -> None:
         assert session.native_comparison is session.native_comparison is not None
 
 
-def test_values_of_any_type_are_told_apart() -> None:
+def test_values_of_any_type_are_distinguished() -> None:
     native = find_native_comparison()
     assert native is not None
     x, weight = torch.zeros(4), torch.nn.Parameter(torch.zeros(4))
@@ -113,7 +113,7 @@ def test_values_of_any_type_are_told_apart() -> None:
     assert native.holds((torch.eye(2).to_sparse(),), is_plain) is None
 
 
-def test_comparison_that_raises_asks_for_a_closer_look() -> None:
+def test_comparison_that_raises_falls_back_to_the_full_comparison() -> None:
     class Bad(int):
         def __eq__(self, other: object) -> bool:
             raise LookupError
@@ -127,7 +127,7 @@ def test_comparison_that_raises_asks_for_a_closer_look() -> None:
     assert not holds((Bad(1),))
 
 
-def test_comparison_keeps_no_tensor_and_gives_back_what_it_kept() -> None:
+def test_comparison_keeps_no_tensor_and_releases_what_it_kept() -> None:
     class Kept(str):
         __slots__ = ("__weakref__",)
 

@@ -188,7 +188,7 @@ def test_captures_whose_end_is_refused_keep_no_memory_of_the_device(npu: NpuDevi
 
 @pytest.mark.parametrize("was_used", [False, True])
 @pytest.mark.parametrize("refused", [(4,), (4, 16)])
-def test_session_goes_on_behind_captures_that_were_refused(
+def test_session_continues_after_captures_that_were_refused(
     npu: NpuDevice, refused: tuple[int, ...], was_used: bool
 ) -> None:
     """A pool whose only share was given up is no pool that torch_npu captures into again."""

@@ -173,7 +173,7 @@ def test_graph_captured_again_has_the_new_weights(npu: NpuDevice) -> None:
     captured.graphed.check_weights()
 
 
-def test_weight_whose_old_memory_is_kept_is_found_by_asking(npu: NpuDevice) -> None:
+def test_weight_whose_old_memory_is_kept_is_found_by_a_check(npu: NpuDevice) -> None:
     captured = Captured(npu)
     kept = captured.model.scale
 

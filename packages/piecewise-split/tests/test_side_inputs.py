@@ -39,7 +39,7 @@ def test_side_inputs_by_operator_reach_every_piece_that_calls_it(module: GraphMo
     assert all(piece.side_inputs == ("cache", "weight") for piece in splitting)
 
 
-def test_side_inputs_by_node_reach_that_piece_and_are_handed_over(module: GraphModule) -> None:
+def test_side_inputs_by_node_reach_that_piece_and_are_passed_on(module: GraphModule) -> None:
     plan = plan_split(module, ["ps_test::mix"], side_inputs={"mix_default_1": ["cache", "sin"]})
     got: dict[str, tuple[object, ...]] = {}
 

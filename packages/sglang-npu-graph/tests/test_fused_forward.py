@@ -63,7 +63,7 @@ def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> N
     assert "pp_proxy_tensors" in inspect.signature(forward).parameters
 
 
-def test_other_static_buffers_are_traced_anew() -> None:
+def test_other_static_buffers_are_traced_again() -> None:
     model, batch = Qwen3ForCausalLM(), object()
     forward = FusedForward(model.forward, Fusions({}), ("model", 2, 0))
     for ids in (torch.randn(2, 4), torch.randn(2, 4)):

@@ -95,7 +95,7 @@ def test_messages_name_the_function_and_its_layer() -> None:
         run(1.0)
 
 
-def test_outside_a_capture_the_engine_goes_its_own_way() -> None:
+def test_outside_a_capture_the_engine_runs_its_own_code() -> None:
     marked = Marked(lambda value: value + 1)
     assert run_marked(GraphContext())(Marked.own, marked, 1) == 2
     assert marked.calls == 1

@@ -26,7 +26,7 @@ def door() -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("text", [None, "", "0", "false", "null"])
-def test_without_the_variable_the_engine_is_left_alone(
+def test_without_the_variable_the_engine_is_unchanged(
     monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     monkeypatch.delenv("SGLANG_NPU_GRAPH", raising=False)
@@ -99,7 +99,7 @@ def test_the_engine_that_was_tried_is_taken(monkeypatch: pytest.MonkeyPatch) -> 
         ({}, "found none"),
     ],
 )
-def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
+def test_another_engine_is_refused_in_a_line_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], message: str
 ) -> None:
     monkeypatch.setattr("sglang_npu_graph.options.version", find(versions))
@@ -111,7 +111,7 @@ def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
     Options(any_version=True).check_engine()
 
 
-def test_the_engine_cannot_log_a_refusal_and_go_on() -> None:
+def test_the_engine_cannot_log_a_refusal_and_continue() -> None:
     # SGLang's loader catches any Exception of a plugin.
     assert not issubclass(PluginError, Exception)
 
@@ -125,7 +125,7 @@ def test_the_engine_cannot_log_a_refusal_and_go_on() -> None:
         ('{"disabled": ["noops"]}', {"disabled": ["noops"]}),
     ],
 )
-def test_fusions_are_asked_for(text: str, fusions: object) -> None:
+def test_fusions_are_requested(text: str, fusions: object) -> None:
     options = Options.read({"SGLANG_NPU_GRAPH": f'{{"fusions": {text}}}'})
     assert options == Options(fusions=fusions)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ NEXT = {"vllm": "0.30.0+empty", "vllm-ascend": "0.30.0rc2"}
 
 
 @pytest.mark.parametrize("config", [None, {}, {"npu_graph": False}, {"npu_graph": None}])
-def test_without_the_key_the_engine_is_left_alone(config: dict[str, Any] | None) -> None:
+def test_without_the_key_the_engine_is_unchanged(config: dict[str, Any] | None) -> None:
     assert Options.read(config) is None
 
 
@@ -56,7 +56,7 @@ def test_a_switch_is_true_or_false(name: str) -> None:
     ("value", "expected"),
     [(True, {}), (False, None), ({}, {}), ({"exact": True}, {"exact": True})],
 )
-def test_fusions_are_asked_for(value: object, expected: dict[str, object] | None) -> None:
+def test_fusions_are_requested(value: object, expected: dict[str, object] | None) -> None:
     options = Options.read({"npu_graph": {"fusions": value}})
 
     assert options == Options(fusions=expected)
@@ -124,7 +124,7 @@ def test_engines_that_were_tried_are_taken(
         ({"vllm": "0.23.0"}, "found vllm-ascend none"),
     ],
 )
-def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
+def test_another_engine_is_refused_in_a_line_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], message: str
 ) -> None:
     monkeypatch.setattr("vllm_npu_graph.options.version", find(versions))

@@ -81,13 +81,13 @@ def test_tests_and_sources_of_the_package_are_no_users(root: Path) -> None:
 @pytest.mark.parametrize(
     "folder", ["packages/second/src/second", "packages/second/tests", "engines"]
 )
-def test_code_of_others_is_a_user(root: Path, folder: str, source: str) -> None:
+def test_code_of_other_packages_is_a_user(root: Path, folder: str, source: str) -> None:
     write(root, f"{folder}/engine.py", source)
 
     assert used(root) == {"Graph": [f"{folder}/engine.py"], "Kind": [f"{folder}/engine.py"]}
 
 
-def test_names_of_others_with_the_same_spelling_are_no_users(root: Path) -> None:
+def test_other_names_with_the_same_spelling_are_no_users(root: Path) -> None:
     source = "import first_one\nfrom second import Graph\nother = Graph().Kind\n"
     write(root, "benchmarks/bench.py", source)
 

@@ -29,7 +29,7 @@ def test_notes_follow_what_was_written_by_hand() -> None:
     assert section_of(text, Version("0.1.0")) == "- First.\n- Second.\n\n### Fixed\n\n- Third."
 
 
-def test_new_section_stands_before_older_ones() -> None:
+def test_new_section_precedes_older_ones() -> None:
     first = with_release(BY_HAND, Version("0.1.0"), DAY, "")
 
     text = with_release(first, Version("0.1.1"), DAY, "### Fixed\n\n- Third.")

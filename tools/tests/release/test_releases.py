@@ -32,7 +32,7 @@ def test_release_without_a_tag_is_found_by_its_commit(repository: Repository) ->
     assert last_release(repository.top) is None
 
 
-def test_tag_comes_before_the_commit(repository: Repository) -> None:
+def test_tag_precedes_the_commit(repository: Repository) -> None:
     release(repository, "0.1.0")
     repository.tag("leaf-v0.1.0")
     assert revision_of(repository.leaf, Version("0.1.0")) == "leaf-v0.1.0"

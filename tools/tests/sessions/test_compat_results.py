@@ -65,7 +65,7 @@ def test_a_report_is_counted_with_its_reasons(
     )
 
 
-def test_rows_stand_in_the_page_and_what_is_around_them_stays(files: dict[str, Path]) -> None:
+def test_rows_are_in_the_page_and_its_other_text_stays(files: dict[str, Path]) -> None:
     keep_result(_result(), **files)
     text = files["page"].read_text()
     assert text.startswith("Before.\n<!-- rows -->\n| package |")

@@ -86,7 +86,7 @@ def test_a_wheel_follows_its_sources_and_replaces_the_old_one(
     assert _prints(python, "import leaf; print(leaf.VALUE)") == "2"
 
 
-def test_what_is_not_asked_for_any_more_is_gone(
+def test_requirement_that_was_dropped_is_uninstalled(
     installer: Installer, leaf: Package, tmp_path: Path
 ) -> None:
     installer.environment("x", [installer.wheel(leaf)], python=sys.executable)
@@ -96,7 +96,7 @@ def test_what_is_not_asked_for_any_more_is_gone(
     assert _prints(python, "import importlib.util as u; print(u.find_spec('leaf'))") == "None"
 
 
-def test_asking_for_the_same_again_runs_nothing(
+def test_the_same_environment_again_runs_nothing(
     installer: Installer, session: Session, leaf: Package
 ) -> None:
     installer.environment("x", [installer.wheel(leaf)], python=sys.executable)

@@ -54,7 +54,7 @@ def test_pips_files_are_said_to_uv_and_the_environment_wins(
     assert settings["UV_HTTP_TIMEOUT"] == "70"
 
 
-def test_what_the_user_told_uv_itself_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_uv_itself_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://pip.example.org")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example.org")
     assert "UV_DEFAULT_INDEX" not in installer_settings()
@@ -64,7 +64,7 @@ def test_without_settings_no_index_is_named() -> None:
     assert not {"UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS"} & set(installer_settings())
 
 
-def test_the_cache_stands_in_the_tree_where_home_cannot_be_written(
+def test_the_cache_is_in_the_tree_if_home_is_read_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)

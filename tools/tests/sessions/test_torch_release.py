@@ -69,7 +69,7 @@ def test_releases_run_from_the_engines_pin_to_the_newest() -> None:
     assert len({release.name for release in releases()}) == len(versions)
 
 
-def test_nothing_at_hand_takes_the_newest_from_the_ordinary_index() -> None:
+def test_without_wheels_the_newest_of_the_default_index_is_used() -> None:
     choice = choose_torch({})
     assert choice.release == releases()[-1]
     assert choice.settings == {}
@@ -101,7 +101,7 @@ def test_the_cpu_index_is_taken_where_it_answers() -> None:
 
 
 @pytest.mark.usefixtures("answering_index")
-def test_what_the_user_told_uv_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_uv_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_TORCH_BACKEND", "cu130")
     assert choose_torch({}).settings == {}
 

@@ -31,7 +31,7 @@ def test_replay_event_is_recorded_once_waited_for_and_destroyed(updater: Updater
         (("wait", 99), "aclrtStreamWaitEvent", True),
     ],
 )
-def test_replay_event_that_the_device_refuses_is_an_error_and_given_back(
+def test_replay_event_that_the_device_refuses_is_an_error_and_released(
     updater: Updater, failing: tuple[str, int], call: str, *, destroyed: bool
 ) -> None:
     device = WritingDevice()

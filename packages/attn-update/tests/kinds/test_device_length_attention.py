@@ -89,7 +89,7 @@ def test_replay_reads_new_device_lengths_without_an_update(
         ({"query": None}, "expected a tensor as 'query'"),
     ],
 )
-def test_lengths_that_would_be_baked_in_are_refused_at_capture(
+def test_lengths_that_would_be_fixed_at_capture_are_refused(
     npu_device: NpuDevice, kind: DeviceLengthAttention, change: dict[str, Any], reason: str
 ) -> None:
     recorder = Recorder(npu_device, {"sparse": kind})

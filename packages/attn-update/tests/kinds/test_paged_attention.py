@@ -94,7 +94,7 @@ def test_workspace_serves_devices_that_need_the_most_at_another_length(
     assert PagedAttention().workspace_bytes(given) == asked_bytes(given, MOST_WORKSPACE)
 
 
-def test_workspace_is_asked_for_once_for_all_layers(npu_device: NpuDevice) -> None:
+def test_workspace_is_requested_once_for_all_layers(npu_device: NpuDevice) -> None:
     model, needs = make_model(npu_device), WorkspaceNeeds()
     asked = list[object]()
 

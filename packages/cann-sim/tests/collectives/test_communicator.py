@@ -90,7 +90,7 @@ def test_communicator_that_makes_no_sense_is_refused(
     assert comm.value is None
 
 
-def test_rank_that_never_comes_is_named_when_the_time_to_connect_is_over(
+def test_rank_that_never_connects_is_named_at_the_timeout(
     hccl: Hccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "0.2")

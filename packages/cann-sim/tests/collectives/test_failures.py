@@ -109,7 +109,7 @@ def come_never(rank: int) -> str:
     return message
 
 
-def test_rank_that_does_not_come_is_named_when_the_time_is_over(two_ranks: RankProcesses) -> None:
+def test_missing_rank_is_named_at_the_timeout(two_ranks: RankProcesses) -> None:
     first, second = two_ranks.run(come_never)
     assert "EI0002" in first
     assert "HcclAllReduce of 4 float32, sum waited 4.0 s (HCCL_EXEC_TIMEOUT)" in first
@@ -155,7 +155,7 @@ def fail_on_purpose(rank: int) -> tuple[str, str]:
     return first, message_of(lambda: dist.all_reduce(tensor))
 
 
-def test_injected_fault_of_one_rank_is_told_to_all(two_ranks: RankProcesses) -> None:
+def test_injected_fault_of_one_rank_is_reported_to_all(two_ranks: RankProcesses) -> None:
     (first, later_first), (second, later_second) = two_ranks.run(fail_on_purpose)
     assert "an injected fault (CANN_SIM_FAULTS, run of HcclAllReduce)" in first
     assert "the communicator failed: rank 1" in first

@@ -272,7 +272,7 @@ def use_groups(rank: int) -> dict[str, Any]:
     return results
 
 
-def test_sub_groups_and_the_whole_group_work_beside_each_other(four_ranks: RankProcesses) -> None:
+def test_sub_groups_and_the_whole_group_work_together(four_ranks: RankProcesses) -> None:
     for rank, result in enumerate(four_ranks.run(use_groups)):
         assert result["half"] == (1.0 if rank < 2 else 5.0)
         assert result.get("odd") == (4.0 if rank % 2 else None)

@@ -60,7 +60,7 @@ def test_encoder_without_mask_sees_every_key(conformance: Any, dtype: torch.dtyp
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("by_sequence", [False, True])
-def test_mask_is_added_in_float16_and_hides_where_it_is_1_in_bfloat16(
+def test_mask_is_added_in_float16_and_boolean_in_bfloat16(
     conformance: Any, dtype: torch.dtype, by_sequence: bool
 ) -> None:
     packed = Packed(dtype)
@@ -110,7 +110,7 @@ def small_mask(mask_type: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("mask_type", [4, 5, 6])
-def test_small_alibi_mask_stands_for_any_length(conformance: Any, mask_type: int) -> None:
+def test_small_alibi_mask_applies_to_any_length(conformance: Any, mask_type: int) -> None:
     packed = Packed(torch.bfloat16)
     slopes = torch.tensor([-0.5, -0.25, 0.125, 0.0])
     out = torch_npu.atb._npu_flash_attention_v2(
@@ -146,7 +146,7 @@ def test_alibi_mask_by_head_is_added(conformance: Any) -> None:
 
 @pytest.mark.parametrize("way", ["qlens", "prefix_v2", "encoder", "encoder with a mask"])
 @pytest.mark.parametrize("dtype", HALVES)
-def test_queries_behind_a_prefix_are_causal_at_their_end(
+def test_queries_after_a_prefix_are_causal_at_their_end(
     conformance: Any, way: str, dtype: torch.dtype
 ) -> None:
     batch = PagedBatch([40, 7, 33], [5, 7, 1], dtype=dtype)
@@ -182,7 +182,7 @@ def test_queries_behind_a_prefix_are_causal_at_their_end(
 
 
 @pytest.mark.parametrize("mask_type", [4, 5])
-def test_alibi_behind_a_prefix_counts_from_the_first_key(conformance: Any, mask_type: int) -> None:
+def test_alibi_after_a_prefix_counts_from_the_first_key(conformance: Any, mask_type: int) -> None:
     batch = PagedBatch([40, 7], [5, 7])
     slopes = torch.tensor([-0.5, -0.25, 0.125, 0.0])
     out = torch_npu.atb._npu_flash_attention_prefix_v2(

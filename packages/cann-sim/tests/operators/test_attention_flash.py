@@ -59,7 +59,7 @@ def test_layouts_and_statistics(
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3, 4])
-def test_sparse_modes_hide_keys(conformance: Any, mode: int) -> None:
+def test_sparse_modes_mask_keys(conformance: Any, mode: int) -> None:
     query, key, value = (
         random(BATCH, n, HEADS, DIM, seed=n, dtype=torch.float16) for n in (LENGTH, KEYS, KEYS)
     )

@@ -142,7 +142,7 @@ def test_gradient_of_packed_sequences_equals_reference(
 
 
 @pytest.mark.parametrize("statistics", ["", "TND"])
-def test_statistics_of_packed_sequences_lie_as_their_layout_says(statistics: str) -> None:
+def test_statistics_of_packed_sequences_follow_their_layout(statistics: str) -> None:
     lengths = [2, 3]
     query, key = (random(5, HEADS, DIM, seed=seed, dtype=torch.float16) for seed in (0, 1))
     largest = torch_npu.npu_fusion_attention(

@@ -255,7 +255,7 @@ def test_batch_layouts_prefill_with_ragged_lengths(
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8])
-def test_whole_mask_hides_single_keys(conformance: Any, dtype: torch.dtype) -> None:
+def test_whole_mask_masks_single_keys(conformance: Any, dtype: torch.dtype) -> None:
     own, keys = 5, 9
     query = random(2, own, HEADS, DIM, seed=1, dtype=torch.bfloat16)
     key, value = (random(2, keys, KV_HEADS, DIM, seed=s, dtype=torch.bfloat16) for s in (2, 3))

@@ -32,7 +32,7 @@ def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor) -> No
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("layout", ["BNSD", "BSH"])
-def test_prompt_attention_masks_what_is_ahead(
+def test_prompt_attention_masks_later_keys(
     conformance: Any, dtype: torch.dtype, layout: str
 ) -> None:
     query = random(BATCH, HEADS, 6, DIM, seed=0, dtype=dtype)

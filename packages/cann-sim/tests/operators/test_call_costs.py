@@ -184,8 +184,6 @@ def test_of_tables_and_caches_the_rows_are_moved(found: dict[str, Any], device: 
     assert found["rows into a cache"] == near(device.around + device.moving(cached=2 * row_bytes))
 
 
-def test_copy_between_host_and_device_goes_over_the_link(
-    found: dict[str, Any], device: Device
-) -> None:
+def test_copy_between_host_and_device_uses_the_link(found: dict[str, Any], device: Device) -> None:
     link = 2**22 / device.constants["host_link"] * 1e6
     assert found["copy to the device"] == near(device.around + link)

@@ -58,7 +58,7 @@ UNARY: tuple[Callable[..., Any], ...] = (
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("function", BINARY)
-def test_operands_in_nz_and_plain_memory_meet_by_place(
+def test_operands_in_nz_and_plain_memory_match_by_position(
     function: Callable[..., Any], dtype: torch.dtype
 ) -> None:
     left, right = values(1, dtype), values(2, dtype)
@@ -69,7 +69,7 @@ def test_operands_in_nz_and_plain_memory_meet_by_place(
 
 
 @pytest.mark.parametrize("function", [f for f in BINARY if f not in (torch.maximum, torch.minimum)])
-def test_operand_in_nz_meets_a_number(function: Callable[..., Any]) -> None:
+def test_operand_in_nz_with_a_number(function: Callable[..., Any]) -> None:
     left = values(1, torch.float32)
     left[3] = 0.75
     actual = function(in_nz(left), 0.75).float().cpu()  # the device casts no booleans out of NZ

@@ -289,7 +289,7 @@ def test_dropout_with_a_mask_of_bytes_keeps_its_share(dtype: torch.dtype) -> Non
     assert torch.equal(gradient != 0, kept != 0)
 
 
-def test_dropout_behind_softmax_and_its_gradient(conformance: Any) -> None:
+def test_dropout_after_softmax_and_its_gradient(conformance: Any) -> None:
     scores, bias = random(2, 3, 4, 16), random(2, 3, 4, 16, seed=1)
     device = bias.to("npu").requires_grad_()
     mask, weights, dropped = torch_npu.npu_dropout_with_add_softmax(

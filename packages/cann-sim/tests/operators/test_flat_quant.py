@@ -16,7 +16,7 @@ from operators.int4 import unpacked
 @pytest.mark.parametrize("shape", [(5, 7, 16), (1, 1, 8), (3, 64, 128)])
 @pytest.mark.parametrize("clip", [None, 1.0, 0.5])
 @pytest.mark.parametrize("strided", [False, True])
-def test_rows_are_turned_and_quantised(
+def test_rows_are_rotated_and_quantised(
     conformance: Any,
     dtype: torch.dtype,
     shape: tuple[int, int, int],

@@ -67,7 +67,7 @@ def nz(values: torch.Tensor, width: int) -> torch.Tensor:
         ),
     ],
 )
-def test_nz_blocks_lie_as_documented_and_come_back(
+def test_nz_blocks_are_as_documented_and_convert_back(
     shape: tuple[int, ...], dtype: torch.dtype, asked: int | None, width: int
 ) -> None:
     values = counted(*shape, dtype=dtype)
@@ -89,7 +89,7 @@ def test_strided_values_are_cast_as_they_are_seen() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("shape", [(4, 8, 3, 5), (2, 33, 2, 2), (17, 16, 1, 3)])
 @pytest.mark.parametrize("format_", [NC1HWC0, FRACTAL_Z])
-def test_grouped_channels_lie_as_documented_and_come_back(
+def test_grouped_channels_are_as_documented_and_convert_back(
     shape: tuple[int, ...], dtype: torch.dtype, format_: int
 ) -> None:
     values = counted(*shape, dtype=dtype)
@@ -106,7 +106,7 @@ def test_grouped_channels_lie_as_documented_and_come_back(
 
 
 @pytest.mark.parametrize("format_", [NDC1HWC0, FRACTAL_Z_3D])
-def test_grouped_channels_of_volumes_come_back(format_: int) -> None:
+def test_grouped_channels_of_volumes_convert_back(format_: int) -> None:
     values = counted(3, 18, 2, 4, 5, dtype=torch.float16)
     cast = torch_npu.npu_format_cast(values.to("npu"), format_)
     assert torch_npu.get_npu_format(cast) == format_

@@ -53,9 +53,7 @@ def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor) -> No
 
 
 @pytest.mark.parametrize("own", [None, [3]])
-def test_shared_prefix_stands_before_every_sequence(
-    conformance: Any, own: list[int] | None
-) -> None:
+def test_shared_prefix_precedes_every_sequence(conformance: Any, own: list[int] | None) -> None:
     query, key, value = inputs()
     prefix = [random(1, KV_HEADS, 5, DIM, seed=s) for s in (3, 4)]
     result = run(

@@ -69,7 +69,7 @@ def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor) -> No
 @pytest.mark.parametrize("g", [True, False])
 @pytest.mark.parametrize("gk", [True, False])
 @pytest.mark.parametrize("accepted", [None, [2, 1, 2]])
-def test_recurrent_form_stores_the_state_behind_each_token(
+def test_recurrent_form_stores_the_state_after_each_token(
     conformance: Any, g: bool, gk: bool, accepted: list[int] | None
 ) -> None:
     batch = Batch(LENGTHS)

@@ -50,7 +50,7 @@ def test_batches_broadcast(conformance: Any, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_batches_of_float32_take_a_half_beside_them(half: torch.dtype) -> None:
+def test_float32_batches_accept_a_half_operand(half: torch.dtype) -> None:
     """As vLLM-Ascend's latent attention under context parallelism."""
     a, b = random(3, 5, 16, dtype=torch.float32), random(3, 16, 7, seed=1, dtype=half)
     result = torch.bmm(a.to("npu"), b.to("npu"))
@@ -113,7 +113,7 @@ def test_linear_layer_equals_reference(conformance: Any, dtype: torch.dtype) -> 
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_every_road_to_a_product_gives_the_same_bits(dtype: torch.dtype) -> None:
+def test_every_call_of_a_product_gives_the_same_bits(dtype: torch.dtype) -> None:
     a, w = random(6, 64, dtype=dtype).to("npu"), random(32, 64, seed=1, dtype=dtype).to("npu")
     expected = torch.mm(a, w.t()).cpu()
     assert torch.equal(torch.matmul(a, w.t()).cpu(), expected)

@@ -69,7 +69,7 @@ def test_missing_operator_fails_while_capturing_as_well() -> None:
     assert (values + 1).sum().item() == 24
 
 
-def test_operator_of_the_older_road_names_itself_and_the_torch_operator(refusal_of: Any) -> None:
+def test_operator_of_the_older_api_names_itself_and_the_torch_operator(refusal_of: Any) -> None:
     expected = "operator Iou is not simulated; the torch operator npu::npu_ptiou needs it"
     assert expected in refusal_of("torch_npu.npu_ptiou(*[torch.ones(4, 4).npu()] * 2)")
 
@@ -83,7 +83,7 @@ def test_status_is_that_of_the_failed_call() -> None:
 
 
 @uses_the_missing_operator
-def test_process_goes_on_after_a_refusal() -> None:
+def test_process_continues_after_a_refusal() -> None:
     with pytest.raises(RuntimeError, match="not simulated"):
         missing(torch.ones(1, 1, 2, 2).to("npu"))
     assert torch.ones(3).to("npu").sum().item() == 3

@@ -127,7 +127,7 @@ def test_devices_of_one_process_exchange_their_tokens(
     assert "all ranks agree" in done.output, done.errors
 
 
-def test_a_rank_that_does_not_come_is_named(run_forked: Any) -> None:
+def test_a_missing_rank_is_named(run_forked: Any) -> None:
     done = run_forked(ALONE, environment={"TASK_QUEUE_ENABLE": "0"})
     assert "rank 1 of group 'experts' waited 10 s for ranks 0" in done.output, done.errors
 

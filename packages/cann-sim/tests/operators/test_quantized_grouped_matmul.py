@@ -51,7 +51,7 @@ def grouped(
     biased=st.booleans(),
 )
 @settings(max_examples=15)
-def test_rows_meet_the_matrix_of_their_group(
+def test_rows_are_multiplied_by_the_matrix_of_their_group(
     conformance: Any, sizes: list[int], dtype: torch.dtype, kind: int, biased: bool
 ) -> None:
     rows = max(sum(sizes), 1)

@@ -49,7 +49,7 @@ def test_products_are_scaled_and_added_up(conformance: Any, rows: int, columns: 
     conformance.close(result, products.sum(0), magnitude=products.abs().sum(0))
 
 
-def test_empty_tensors_stand_for_what_is_not_given() -> None:
+def test_empty_tensors_mean_missing_arguments() -> None:
     given = inputs(5, 64)
     expected = run(*given)
     x1, x2, x1_scale, x2_scale = (tensor.to("npu") for tensor in given)

@@ -126,7 +126,7 @@ def test_transpose_batchmatmul_permutes_factors_and_result(conformance: Any, pie
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float16])
-def test_transpose_batchmatmul_rounds_to_int8_beside_a_scale(
+def test_transpose_batchmatmul_rounds_to_int8_with_a_scale(
     conformance: Any, dtype: torch.dtype
 ) -> None:
     left, right = (random(*s, seed=1, dtype=torch.float16) for s in ((5, 4, 32), (4, 32, 8)))
@@ -143,7 +143,7 @@ def test_transpose_batchmatmul_rounds_to_int8_beside_a_scale(
     assert torch.equal(out.cpu().to(torch.int8).to(dtype), out.cpu())
 
 
-def test_transpose_batchmatmul_gives_the_dtype_of_its_factors_beside_a_scale() -> None:
+def test_transpose_batchmatmul_gives_the_dtype_of_its_factors_with_a_scale() -> None:
     left, right = (random(*s, seed=1, dtype=torch.float16) for s in ((5, 4, 32), (4, 32, 8)))
     scale = torch_npu.npu_trans_quant_param(torch.ones(32).to("npu"))
     result = torch_npu.npu_transpose_batchmatmul(

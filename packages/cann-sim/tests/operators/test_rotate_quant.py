@@ -18,7 +18,7 @@ WIDTH, SIDE = 128, 32
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("strided", [False, True])
-def test_rows_are_turned_and_quantised(
+def test_rows_are_rotated_and_quantised(
     conformance: Any, dtype: torch.dtype, rows: int, packed: bool, strided: bool
 ) -> None:
     x = (

@@ -63,7 +63,7 @@ def test_normal_integers_are_truncated_values(dtype: torch.dtype) -> None:
     ],
     ids=["normal", "uniform", "integers"],
 )
-def test_large_results_go_on_where_a_piece_ends(draw: Callable[[torch.Tensor], Any]) -> None:
+def test_large_results_continue_after_each_piece(draw: Callable[[torch.Tensor], Any]) -> None:
     """More numbers than are made at once, densely and, at once, between others."""
     count = 2**20 + 7
     dense, strided = torch.empty(count, device="npu"), torch.empty(count, 2, device="npu")[:, 1]

@@ -205,19 +205,19 @@ def test_value_wait_ends_with_the_write(found: dict[str, Any], times: Times) -> 
     assert found["value_wait_before_its_write"] == near(written + 2 * times.control)
 
 
-def test_value_wait_behind_its_write_takes_its_own_time_alone(
+def test_value_wait_after_its_write_takes_only_its_own_time(
     found: dict[str, Any], times: Times
 ) -> None:
     assert found["value_wait_behind_its_write"] == near(3 * times.control)
 
 
-def test_host_goes_on_behind_what_it_waited_for(found: dict[str, Any], times: Times) -> None:
+def test_host_continues_after_what_it_waited_for(found: dict[str, Any], times: Times) -> None:
     launched, waited = found["host_goes_on_behind_what_it_waited_for"]
     assert launched == near(LAUNCH)
     assert waited == near(times.large + times.control + times.wake)
 
 
-def test_host_that_asks_in_a_loop_comes_to_the_event(found: dict[str, Any], times: Times) -> None:
+def test_host_that_queries_in_a_loop_reaches_the_event(found: dict[str, Any], times: Times) -> None:
     assert found["host_that_asks_comes_to_it"] == near(times.large + times.control)
 
 

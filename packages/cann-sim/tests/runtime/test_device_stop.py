@@ -107,7 +107,7 @@ def test_device_that_hangs_is_restarted_once_that_was_found_out(npu: Any) -> Non
     npu.synchronize()
 
 
-def test_failure_that_nobody_was_told_of_outlives_the_block_that_injected_it(npu: Any) -> None:
+def test_unreported_failure_outlives_the_block_that_injected_it(npu: Any) -> None:
     values = torch.ones(4, device="npu:0")
     npu.synchronize()
     with cann_sim.injected_faults("run(aclnnInplaceAdds):1"):
@@ -150,7 +150,7 @@ def test_torch_npus_own_restart_lets_the_device_work_again(run_forked: Any, queu
     assert done.output.splitlines()[-3:] == ["True", "True", "[2.0, 2.0, 2.0, 2.0]"]
 
 
-def test_streams_that_are_not_asked_to_stop_go_on(run_forked: Any) -> None:
+def test_streams_not_set_to_stop_continue(run_forked: Any) -> None:
     # With these backends of Inductor torch_npu does not ask for it.
     done = run_forked(
         STOP_AND_RESTART.format(restart=False),

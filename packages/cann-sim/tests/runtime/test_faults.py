@@ -31,7 +31,7 @@ def allocate(acl: Any) -> int:
 @pytest.mark.parametrize(
     ("count", "failing"), [("2", [2]), ("2-3", [2, 3]), ("3+", [3, 4, 5]), ("1,5", None)]
 )
-def test_fault_of_an_allocation_comes_when_it_was_chosen(
+def test_fault_of_an_allocation_occurs_at_the_chosen_one(
     acl: Any, count: str, failing: list[int] | None
 ) -> None:
     faults = "allocation:1,allocation:5" if failing is None else f"allocation:{count}"
@@ -192,7 +192,7 @@ npu.synchronize()
 """
 
 
-def test_update_that_meets_another_number_of_kernels_is_refused(run_forked: Any) -> None:
+def test_update_with_another_number_of_kernels_is_refused(run_forked: Any) -> None:
     # Where a launch is refused, torch_npu's task queue gives up for good, so it is left out.
     done = run_forked(KERNELS, environment={"TASK_QUEUE_ENABLE": "0"})
     said = done.output + done.errors

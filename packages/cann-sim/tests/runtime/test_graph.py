@@ -87,7 +87,7 @@ def test_graph_destroyed_while_it_runs_ends_its_replay(npu: Any) -> None:
     assert value.cpu().item() == 2.0
 
 
-def test_branches_of_a_graph_run_beside_each_other(npu: Any) -> None:
+def test_branches_of_a_graph_run_concurrently(npu: Any) -> None:
     """Each branch waits for the other, so running one after the other would never end."""
     first, second = npu.ExternalEvent(), npu.ExternalEvent()
     value = torch.zeros(1).to("npu:0")

@@ -36,7 +36,7 @@ def test_memory_copied_with_any_bytes_is_equal(content: bytes) -> None:
     assert torch.equal(values.to("npu:0").cpu(), values)
 
 
-def test_memory_allocated_is_accounted_and_given_back(npu: Any, acl: Any) -> None:
+def test_memory_allocated_is_accounted_and_freed(npu: Any, acl: Any) -> None:
     npu.empty_cache()
     before = npu.mem_get_info()[0]
     code, address = allocate(acl, 1 << 20)
@@ -123,7 +123,7 @@ def test_memory_size_is_what_the_environment_says(run_forked: Any) -> None:
     assert done.output.endswith(f"{1 << 29}\n"), done.errors
 
 
-def test_memory_that_is_freed_goes_back_to_the_operating_system(run_forked: Any) -> None:
+def test_freed_memory_is_returned_to_the_operating_system(run_forked: Any) -> None:
     done = run_forked(
         """
 import cann_sim
@@ -164,7 +164,7 @@ def test_physical_memory_takes_no_files(npu: Any, acl: Any) -> None:
         assert acl("aclrtFreePhysical", handle) == 0
 
 
-def test_physical_memory_comes_in_pages_whose_size_is_told(npu: Any, acl: Any) -> None:
+def test_physical_memory_has_pages_of_the_reported_size(npu: Any, acl: Any) -> None:
     granularity = ctypes.c_size_t()
     properties = (ctypes.c_uint32 * 16)(0, 0, 0, 0, 1)  # on device 0
     for option in (0, 1):  # the least, the recommended

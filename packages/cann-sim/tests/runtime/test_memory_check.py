@@ -92,7 +92,7 @@ def test_race_without_the_check_is_a_wrong_value_under_some_schedules(outcomes: 
         "freed_behind_a_synchronisation",
     ],
 )
-def test_what_is_in_order_is_left_alone(outcomes: Outcomes, scenario: str, check: str) -> None:
+def test_ordered_work_is_not_reported(outcomes: Outcomes, scenario: str, check: str) -> None:
     assert outcomes(scenario, check=check) == ({"right": SCHEDULES}, "")
 
 

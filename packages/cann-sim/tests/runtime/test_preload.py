@@ -23,9 +23,7 @@ int aclrtMallocAlign32(void** address, size_t bytes, int policy) {
 """
 
 
-def test_preloaded_library_finds_the_function_it_stands_before(
-    run_python: Any, tmp_path: Path
-) -> None:
+def test_preloaded_library_finds_the_function_it_wraps(run_python: Any, tmp_path: Path) -> None:
     source, library = tmp_path / "hook.c", tmp_path / "libhook.so"
     source.write_text(HOOK)
     compile_hook = ["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", str(source), "-o", str(library)]

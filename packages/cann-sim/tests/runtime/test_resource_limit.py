@@ -16,7 +16,7 @@ def limits(npu: Any, stream: Any) -> tuple[int, int]:
     return found["cube_core_num"], found["vector_core_num"]
 
 
-def test_resource_limit_of_a_stream_goes_before_that_of_its_device(npu: Any, acl: Any) -> None:
+def test_resource_limit_of_a_stream_overrides_that_of_its_device(npu: Any, acl: Any) -> None:
     stream = npu.Stream()
     assert limits(npu, stream) == (CUBE_CORES, VECTOR_CORES)
     # torch_npu sets the limit of a device once in a process.

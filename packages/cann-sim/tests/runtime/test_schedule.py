@@ -94,7 +94,7 @@ def test_schedule_keeps_the_order_of_events(npu: Any) -> None:
         assert seen.cpu().item() == 42.0
 
 
-def test_schedule_goes_on_while_the_host_only_queries(npu: Any) -> None:
+def test_schedule_continues_while_the_host_only_queries(npu: Any) -> None:
     stream = npu.Stream()
     with cann_sim.fuzzed_schedule(5):
         with npu.stream(stream):

@@ -167,7 +167,7 @@ def test_event_between_processes_is_refused_in_a_capture(npu: Any, acl: Any) -> 
     assert acl("aclrtDestroyEvent", event) == 0
 
 
-def test_event_between_processes_goes_with_no_other_flag(acl: Any) -> None:
+def test_event_between_processes_excludes_other_flags(acl: Any) -> None:
     event = ctypes.c_void_p()
     flags = ctypes.c_uint32(EVENT_IPC | 0x8)
     code = acl("aclrtCreateEventExWithFlag", ctypes.byref(event), flags)

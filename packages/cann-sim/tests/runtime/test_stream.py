@@ -93,7 +93,7 @@ def free_streams(acl: Any) -> int:
     return count.value
 
 
-def test_streams_that_are_left_are_told(npu: Any, acl: Any) -> None:
+def test_number_of_free_streams_is_reported(npu: Any, acl: Any) -> None:
     before = free_streams(acl)
     stream = ctypes.c_void_p()
     assert acl("aclrtCreateStream", ctypes.byref(stream)) == 0
@@ -132,7 +132,7 @@ def test_captured_graph_takes_a_stream_and_memory_until_it_is_destroyed(npu: Any
         (5000, 0, 0, 3),
     ],
 )
-def test_capture_goes_over_to_a_further_stream_near_the_end_of_a_queue(
+def test_capture_continues_on_a_further_stream_near_the_end_of_a_queue(
     npu: Any, acl: Any, kernels: int, groups: int, waits: int, streams: int
 ) -> None:
     """A queue has 2,048 entries, of which 32 stay free; groups take 8 and a kernel, waits 4."""
@@ -178,7 +178,7 @@ def test_event_wait_in_a_capture_takes_four_entries(
     graph.reset()
 
 
-def test_capture_that_no_further_stream_is_left_for_is_refused_and_given_back(
+def test_capture_without_a_free_further_stream_is_refused_and_released(
     run_forked: Any,
 ) -> None:
     done = run_forked(

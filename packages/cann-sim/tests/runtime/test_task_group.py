@@ -202,7 +202,7 @@ def test_update_of_one_stream_by_two_threads_is_refused_to_the_second(npu: Any) 
     assert updatable.result() == 3.0
 
 
-def test_update_before_the_replay_comes_to_the_task_changes_that_replay(npu: Any) -> None:
+def test_update_before_the_replay_reaches_the_task_changes_that_replay(npu: Any) -> None:
     updatable = Updatable(npu)
     updatable.graph.replay()  # waits before the task
     with npu.stream(updatable.stream):
@@ -214,7 +214,7 @@ def test_update_before_the_replay_comes_to_the_task_changes_that_replay(npu: Any
     assert updatable.result() == 3.0
 
 
-def test_update_that_only_luck_puts_behind_the_replay_is_named(npu: Any) -> None:
+def test_update_after_the_replay_by_chance_is_named(npu: Any) -> None:
     updatable = Updatable(npu)
     gate, graph = npu.ExternalEvent(), npu.NPUGraph()
     with npu.graph(graph):

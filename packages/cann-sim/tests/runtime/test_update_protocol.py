@@ -106,7 +106,7 @@ def test_record_that_is_missing_is_a_named_deadlock(
 
 
 @both_forms
-def test_second_update_behind_the_record_comes_too_late(
+def test_second_update_after_the_record_is_too_late(
     outcomes: Outcomes, schedules: int, form: str
 ) -> None:
     found = outcomes("two_updaters", max(schedules // 10, 40), form=form, check="off")

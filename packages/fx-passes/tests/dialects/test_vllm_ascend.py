@@ -154,7 +154,7 @@ def test_norm_and_dynamic_quantisation_as_the_layer_emits_it_are_one_kernel(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_norm_with_a_bias_and_nothing_behind_it_stays_one_operator(level: GraphLevel) -> None:
+def test_norm_with_a_bias_and_nothing_after_it_stays_one_operator(level: GraphLevel) -> None:
     def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
         x, residual, weight, bias, *_ = tensors
         normed, _, total = ascend.npu_add_rms_norm_bias(x, residual, weight, bias, 1e-5)
@@ -170,7 +170,7 @@ def test_norm_with_a_bias_and_nothing_behind_it_stays_one_operator(level: GraphL
     assert "no quantisation after it" in miss.reason
 
 
-def test_norm_used_beside_the_quantisation_is_left_to_the_narrower_rules() -> None:
+def test_norm_also_used_outside_the_quantisation_is_left_to_the_narrower_rules() -> None:
     def function(*tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, residual, weight, _, scale, reciprocal, offset = tensors
         normed, rstd, _ = ascend.npu_add_rms_norm_bias(x, residual, weight, None)
@@ -321,7 +321,7 @@ def test_all_reduce_of_a_group_that_was_not_named_is_left_alone() -> None:
     assert "vllm.all_reduce.default" in targets(module)
 
 
-def test_forms_are_told_apart_by_the_groups_they_were_made_for() -> None:
+def test_forms_are_distinguished_by_their_groups() -> None:
     made = [sharding_pipeline(0, name).hash() for name in (GROUP, GROUP, "ep:0")]
 
     assert made[0] == made[1] != made[2]

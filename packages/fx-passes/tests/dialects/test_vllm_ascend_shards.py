@@ -103,7 +103,7 @@ def targets(module: torch.fx.GraphModule) -> list[str]:
 
 
 @pytest.mark.parametrize(("function", "rule", "gathers"), CASES)
-def test_quantisation_goes_before_the_gathering_and_into_the_norm(
+def test_quantisation_moves_before_the_gathering_and_into_the_norm(
     function: Callable[..., tuple[Tensor, ...]], rule: str, gathers: int
 ) -> None:
     module = capture_graph(function, inputs(), level="aten", dynamic={0: 0, 1: 0})
@@ -139,7 +139,7 @@ def test_values_are_the_engines_in_every_state_that_the_graph_cannot_show(
     assert_same_values(module(*used), expected, roundings=3, dtype=torch.bfloat16)
 
 
-def test_quantisation_of_other_rows_goes_before_the_gathering_with_equal_bits(
+def test_quantisation_of_other_rows_moves_before_the_gathering_with_equal_bits(
     state: EngineState,
 ) -> None:
     def function(x: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> tuple[Tensor]:

@@ -61,7 +61,7 @@ def test_add_norm_of_any_dtype_is_fused(level: GraphLevel, dtype: torch.dtype) -
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("eps", [1e-5, 1e-6, 0.25])
-def test_any_epsilon_is_bound_and_handed_on(level: GraphLevel, eps: float) -> None:
+def test_any_epsilon_is_bound_and_passed_on(level: GraphLevel, eps: float) -> None:
     def function(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
         out: Tensor = npu.npu_rms_norm(x + residual, weight, epsilon=eps)[0]
         return out

@@ -155,7 +155,7 @@ def test_scale_for_the_whole_tensor_is_left_alone() -> None:
     assert_left_alone(pipeline(), module, RULE, "`weight` has shape [64] and `scale` [1]")
 
 
-def test_norm_used_beside_the_quantisation_is_left_to_the_narrower_rule() -> None:
+def test_norm_also_used_outside_the_quantisation_is_left_to_the_narrower_rule() -> None:
     def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
         x, residual, weight, scale, offset = tensors
         normed = npu.npu_rms_norm(x + residual, weight)[0]

@@ -77,7 +77,7 @@ def written_in_place(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         (written_in_place, True),
     ],
 )
-def test_copy_that_the_layout_asked_for_stays_one_where_it_shows(
+def test_copy_for_the_layout_stays_where_it_is_visible(
     function: Callable[[Tensor, Tensor], object], fused: bool
 ) -> None:
     shapes = (6, 4, 128), (4, 128, 128)

@@ -82,7 +82,7 @@ def same_bits(left: Tensor, right: Tensor) -> bool:
 
 @pytest.mark.filterwarnings("ignore:Casting complex values:UserWarning")
 @pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
-def test_every_value_comes_back_exactly_where_it_is_said() -> None:
+def test_every_value_is_reproduced_exactly_where_declared() -> None:
     differ = []
     for dtype, wide in product(DTYPES, DTYPES):
         values = every_value(dtype)

@@ -145,7 +145,7 @@ def test_symbolic_reshape_to_the_same_shape_is_removed() -> None:
     assert_rewritten(PIPELINE, module, {"remove_reshape": 1})
 
 
-def test_copy_used_beside_its_source_stays() -> None:
+def test_copy_used_together_with_its_source_stays() -> None:
     inputs = random_tensors((4, 4), dtype=torch.float32, device="cpu")
     module = capture_graph(lambda x: x.t().clone() * x, inputs)
 

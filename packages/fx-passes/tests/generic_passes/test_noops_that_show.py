@@ -121,7 +121,7 @@ def _places() -> Iterator[None]:
 @pytest.mark.usefixtures("places")
 @pytest.mark.parametrize("operator", ["plain", "fixed", "exact", "flexible"])
 @pytest.mark.parametrize("copy", COPIES)
-def test_operator_of_others_gets_a_tensor_at_the_place_of_the_copy(
+def test_unknown_operator_gets_a_tensor_at_the_offset_of_the_copy(
     copy: Callable[[Tensor], Tensor], operator: str
 ) -> None:
     place = getattr(torch.ops.fx_places, operator).default
@@ -183,7 +183,7 @@ def test_copy_stays_where_a_result_that_leaves_begins_where_it_does(
         lambda x, y: torch.slice_scatter(y * 2, x[1:].clone(), 0, 0, 8),
     ],
 )
-def test_copy_goes_where_no_result_that_leaves_begins_where_it_does(
+def test_copy_is_removed_if_no_result_begins_at_its_address(
     function: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
     x, y = torch.arange(9.0), torch.arange(9.0) * 10
@@ -252,7 +252,7 @@ def test_results_of_torch_begin_where_memory_does_but_for_those_that_are_known()
     assert len(placed.seen) > 400
 
 
-def test_copy_goes_where_nobody_can_tell() -> None:
+def test_copy_is_removed_if_nothing_can_observe_it() -> None:
     """A custom operator and a copy of a computed value: both have storage offset 0."""
     found, counts = rewritten(lambda x: (x[1:].clone() * 2).sum(), torch.arange(9.0))
 
@@ -261,7 +261,7 @@ def test_copy_goes_where_nobody_can_tell() -> None:
 
 
 @pytest.mark.usefixtures("places")
-def test_copy_of_what_begins_where_memory_does_goes_before_an_operator_of_others() -> None:
+def test_copy_at_the_start_of_memory_is_removed_before_an_unknown_operator() -> None:
     place = torch.ops.fx_places.plain.default
 
     _, counts = rewritten(lambda x: place((x * 2).clone()), torch.arange(9.0))
@@ -314,7 +314,7 @@ def test_results_are_the_objects_that_they_were(function: Callable[[Tensor], obj
     assert identities(module) == identities(function)
 
 
-def test_view_of_a_value_that_stays_inside_goes_before_it_leaves() -> None:
+def test_view_of_an_inner_value_is_removed_before_an_output() -> None:
     _, counts = rewritten(lambda x: (x * 2).view(2, 4), torch.arange(8.0).view(2, 4))
 
     assert counts == {"remove_reshape": 1}

@@ -172,7 +172,7 @@ def test_rule_from_pattern_class_is_applied_at_every_place(
     assert fused.kwargs == {"epsilon": 1e-5, "output_mask": [True, False]}
 
 
-def test_rules_of_one_class_with_other_parameters_stand_side_by_side() -> None:
+def test_rules_of_one_class_with_other_parameters_coexist() -> None:
     inputs = random_tensors((6, 64), (6, 64), (64,), dtype=torch.bfloat16)
     rules = [rule_of(AddRMSNormDynamicQuant(eps), f"rule_{eps}") for eps in (1e-5, 1e-6)]
 
@@ -200,7 +200,7 @@ def test_rule_of_other_rank_says_so() -> None:
 
 # Dynamo reads symbolic sizes of values inside the match, so only AOT's graph is dynamic here.
 @pytest.mark.parametrize(("level", "dynamic"), [("dynamo", None), ("aten", None), ("aten", {0: 0})])
-def test_sizes_are_computed_anew_at_every_match(
+def test_sizes_are_computed_again_at_every_match(
     level: GraphLevel, dynamic: dict[int, int] | None
 ) -> None:
     inputs = random_tensors((7, 128), (16,), dtype=torch.bfloat16)

@@ -59,7 +59,7 @@ def test_check_that_refuses_one_order_gets_the_other(turned: bool) -> None:
     assert [each.meta["val"].dim() for each in made.args] == [1, 2]
 
 
-def test_check_that_refuses_all_orders_sees_each_once_and_its_first_reason_is_told() -> None:
+def test_check_that_refuses_all_orders_sees_each_once_and_its_first_reason_is_reported() -> None:
     seen: list[tuple[object, object]] = []
 
     def check(match: fx_passes.Match) -> fx_passes.NoMatch:

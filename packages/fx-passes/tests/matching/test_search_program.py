@@ -67,7 +67,7 @@ def fits(call: PatternCall, node: object, found: dict[int, object], *, turned: b
 
 @settings(max_examples=150, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_random_pattern_is_found_wherever_it_stands(random: Random) -> None:
+def test_random_pattern_is_found_at_any_position(random: Random) -> None:
     module = random_graph(random, steps=random.randint(3, 8))
     fx_passes.normalize_graph(module)
     pattern = random_rule(random, "rule").compiled[0]

@@ -161,7 +161,7 @@ def test_value_replaced_by_one_that_shares_memory_with_it_stays_in_its_group() -
 
 @pytest.mark.parametrize("barrier", [False, True])
 @pytest.mark.parametrize("asked", ["nothing", "a view", "an input", "memory of its own"])
-def test_inputs_that_overlap_are_one_memory_whatever_was_asked_before(
+def test_overlapping_inputs_are_one_memory_whatever_was_queried_before(
     asked: str, barrier: bool
 ) -> None:
     graph = Graph()

@@ -264,7 +264,7 @@ def test_result_that_is_the_argument_is_not_in_memory_that_is_written_later(
     assert_same_values((found, inputs), (expected, expected_inputs))
 
 
-def test_witness_of_a_write_to_what_an_unknown_call_returned_is_that_call() -> None:
+def test_observer_of_a_write_to_the_result_of_an_unknown_call_is_that_call() -> None:
     graph = Graph()
     x = graph.placeholder("x")
     buffer = graph.call_function(_unknown, (1,))

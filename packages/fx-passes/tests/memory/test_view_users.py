@@ -56,7 +56,7 @@ def test_views_of_views_are_found_and_copies_are_not() -> None:
         (lambda x: x.clone().view(2, 2) * x.relu().view(2, 2), False),
     ],
 )
-def test_copy_beside_a_view_of_its_source_meets_it(
+def test_copy_and_a_view_of_its_source_overlap(
     function: Callable[[Tensor], Tensor], meets: bool
 ) -> None:
     module = capture_graph(function, [torch.ones(4)])
@@ -102,7 +102,7 @@ def _viewed_and_returned(x: Tensor) -> tuple[Tensor, Tensor]:
         (_viewed_and_returned, False),
     ],
 )
-def test_layout_shows_by_strides_and_by_copies_that_it_asks_for(
+def test_layout_is_visible_in_strides_and_required_copies(
     function: Callable[[Tensor], object], shows: bool
 ) -> None:
     module = capture_graph(lambda x: function(x.relu()), [torch.ones(4)])

@@ -90,7 +90,7 @@ def test_accepts_a_number_for_a_broadcast_list() -> None:
     assert accepts("List[int]", 1, broadcast=True)
 
 
-def test_resolve_overload_tells_tensors_from_numbers_and_lists() -> None:
+def test_resolve_overload_distinguishes_tensors_numbers_and_lists() -> None:
     table, x = SignatureTable(), torch.empty(4, device="meta")
 
     assert resolve_overload(aten.add, (x, x), {}, table) is aten.add.Tensor

@@ -320,7 +320,7 @@ def test_report_says_what_a_norm_lacks(
         (olmo, ((64,), torch.float64)),
     ],
 )
-def test_weight_that_the_kernel_does_not_take_stays_beside_it(
+def test_weight_that_the_kernel_does_not_accept_stays_outside_it(
     function: Callable[[Tensor, Tensor], Tensor], weight: tuple[tuple[int, ...], torch.dtype]
 ) -> None:
     shape, dtype = weight

@@ -71,7 +71,7 @@ def page_of(observer: PageObserver) -> Page:
     return page
 
 
-def test_a_fusion_stands_with_the_graph_before_and_after_it() -> None:
+def test_a_fusion_is_shown_with_the_graph_before_and_after_it() -> None:
     observer = PageObserver()
     pipeline(observer).run(norm_graph())
     page = page_of(observer)
@@ -84,7 +84,7 @@ def test_a_fusion_stands_with_the_graph_before_and_after_it() -> None:
     assert any("l_x_: bfloat16[3, 8] = input" in text for text in page.texts["near"])
 
 
-def test_near_misses_stand_with_their_reasons() -> None:
+def test_near_misses_are_shown_with_their_reasons() -> None:
     observer = PageObserver()
     pipeline(observer).run(norm_graph())
     page = page_of(observer)
@@ -105,14 +105,14 @@ def test_the_page_needs_nothing_else() -> None:
     assert "@import" not in "".join(page.texts["style"])
 
 
-def test_an_introduction_stands_above_the_fusions() -> None:
+def test_an_introduction_precedes_the_fusions() -> None:
     observer = PageObserver()
     pipeline(observer).run(norm_graph())
 
     assert observer.html("<p>first</p>").index("<p>first</p>") < observer.html("x").index("<h1>")
 
 
-def test_all_graphs_of_a_model_stand_on_one_page(tmp_path: Path) -> None:
+def test_all_graphs_of_a_model_are_on_one_page(tmp_path: Path) -> None:
     observer = PageObserver()
     for _ in range(3):
         pipeline(observer).run(norm_graph())

@@ -101,7 +101,7 @@ def test_a_name_that_no_rule_has_is_refused_before_anything_runs() -> None:
     assert str(module.graph) == before
 
 
-def test_reports_of_several_graphs_are_asked_together() -> None:
+def test_reports_of_several_graphs_are_checked_together() -> None:
     first = pipeline().run(norm_graph(alpha=3)).report
     second = pipeline().run(norm_graph()).report
     both = fx_passes.Report(passes=(*first.passes, *second.passes))

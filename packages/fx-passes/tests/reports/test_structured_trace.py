@@ -94,7 +94,7 @@ def test_graphs_and_report_are_in_the_trace_of_the_compilation(traces: Path) -> 
     assert "another alpha" in report
 
 
-def test_tlparse_shows_them_beside_those_of_torch(traces: Path, tmp_path: Path) -> None:
+def test_tlparse_shows_them_with_those_of_torch(traces: Path, tmp_path: Path) -> None:
     (log,) = traces.glob("*.log")
     program = Path(sys.executable).with_name("tlparse")
     shown = tmp_path / "shown"

@@ -118,7 +118,7 @@ def test_users_do_not_move_past_a_write() -> None:
     assert "cannot move past `zero__default`" in miss.reason
 
 
-def test_write_of_an_output_by_its_first_user_is_no_obstacle_if_it_comes_last() -> None:
+def test_write_of_an_output_by_its_first_user_is_allowed_if_it_is_last() -> None:
     build = Builder()
     x, y = build.placeholder("x"), build.placeholder("y")
     negated = build.call(aten.neg.default, x)

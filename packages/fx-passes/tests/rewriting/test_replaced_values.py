@@ -92,7 +92,7 @@ def test_result_of_another_position_is_not_applied() -> None:
     assert "dtype torch.float32, expected torch.bfloat16" in miss.reason
 
 
-def test_register_replacement_of_the_inductor_door_is_compared_too() -> None:
+def test_register_replacement_of_inductor_is_compared_too() -> None:
     from fx_passes.inductor import PostGradPasses, Replacements
 
     replacements = Replacements()
@@ -163,7 +163,7 @@ def test_symbolic_sizes_are_compared_without_guards(level: GraphLevel, doubles: 
     assert len(guards) == before
 
 
-def test_contiguous_result_may_stand_for_a_slice() -> None:
+def test_contiguous_result_may_replace_a_slice() -> None:
     def function(x: Tensor) -> Tensor:
         part: Tensor = aten.slice(x, 1, 0, 4)
         return part * 2

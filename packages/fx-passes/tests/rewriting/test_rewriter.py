@@ -150,7 +150,7 @@ def test_rule_without_a_pattern_is_refused() -> None:
         replace(RULE, patterns=())
 
 
-def test_list_argument_beside_a_bound_literal_is_reached_from_the_list() -> None:
+def test_list_argument_next_to_a_bound_literal_is_reached_from_the_list() -> None:
     def pattern(x: Tensor, other: Tensor, dim: int) -> dict[str, Tensor]:
         first = torch.cat([torch.relu(x), other], dim)
         return {"first": first, "second": torch.cat([torch.sigmoid(x), other], dim)}

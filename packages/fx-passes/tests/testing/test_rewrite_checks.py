@@ -42,7 +42,7 @@ def test_assert_rewritten_finds_a_pass_that_never_ends() -> None:
         assert_rewritten(pipeline, module_of(), {})
 
 
-def test_assert_left_alone_wants_the_right_reason() -> None:
+def test_assert_left_alone_requires_the_right_reason() -> None:
     miss = assert_left_alone(PIPELINE, module_of(2), RULE, "expected 1, found 2")
 
     assert miss.anchor

@@ -65,7 +65,7 @@ def test_a_kernel_that_returns_memory_is_one_operator() -> None:
     assert torch.equal(call.run()[0], 3 * x + 1)
 
 
-def test_nothing_stands_between_where_nothing_is_traced() -> None:
+def test_nothing_is_inserted_if_nothing_is_traced() -> None:
     x, y = torch.arange(4.0), torch.zeros(4)
     copied = hooked(copy_bytes, "copy", "(Tensor source, Tensor(a!) output) -> ()")
     assert copied(x, y) is y

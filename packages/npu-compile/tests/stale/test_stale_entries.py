@@ -123,7 +123,7 @@ OPERATORS: dict[str, Callable[[Operator], None]] = {
 }
 
 
-def test_operator_that_changed_is_compiled_anew(operator: Operator, tmp_path: Path) -> None:
+def test_operator_that_changed_is_recompiled(operator: Operator, tmp_path: Path) -> None:
     operator.define()
     assert "and put into the compile cache" in _run(tmp_path / "cache", _plain)
     operator.define()
@@ -151,7 +151,7 @@ PATCHES: dict[str, tuple[Any, str, Any]] = {
 
 
 @pytest.mark.parametrize("other", [*OPTIONS, *PATCHES, "settings of Dynamo", "dynamic sizes"])
-def test_other_settings_and_versions_are_compiled_anew(
+def test_other_settings_and_versions_are_recompiled(
     folder: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     if other in PATCHES:
@@ -222,7 +222,7 @@ FOREIGN: dict[str, Callable[[CacheEntry], bytes]] = {
 
 @pytest.mark.filterwarnings("ignore::npu_compile.CompileCacheWarning")
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_whole_file_of_foreign_content_is_compiled_anew(
+def test_valid_file_with_foreign_content_is_recompiled(
     folder: Path, tmp_path: Path, kind: str
 ) -> None:
     key, entry = _entry(folder)
@@ -231,9 +231,7 @@ def test_whole_file_of_foreign_content_is_compiled_anew(
     assert _run(tmp_path / "foreign").startswith("compiled")
 
 
-def test_entry_of_another_model_under_this_key_is_compiled_anew(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_entry_of_another_model_under_this_key_is_recompiled(folder: Path, tmp_path: Path) -> None:
     def _other(x: torch.Tensor) -> torch.Tensor:
         return x * 3.0
 

@@ -111,7 +111,7 @@ def test_capturing_call_returns_written_outputs(device: GraphDevice, context: Gr
 
 
 @pytest.mark.parametrize("place", ["first", "last", "alone", "adjacent"])
-def test_marked_function_may_stand_anywhere(
+def test_marked_function_may_be_anywhere(
     device: GraphDevice, context: GraphContext, capture: Capture, place: str
 ) -> None:
     double = eagerly(context, lambda x: x * 2)
@@ -149,7 +149,7 @@ def test_marked_function_inside_another_is_part_of_it(
 
 
 @pytest.mark.parametrize("mode", [RunMode.FULL, RunMode.EAGER])
-def test_other_modes_call_the_marked_function_where_it_stands(
+def test_other_modes_call_the_marked_function_in_place(
     device: GraphDevice, context: GraphContext, mode: RunMode
 ) -> None:
     calls: list[int] = []
@@ -247,7 +247,7 @@ def test_new_result_with_other_strides_is_brought(
     assert replayed(step, context, x) == [3.0, 5.0, 7.0, 9.0]
 
 
-def test_buffer_held_elsewhere_must_be_the_same(
+def test_buffer_referenced_elsewhere_must_be_the_same(
     device: GraphDevice, context: GraphContext, capture: Capture
 ) -> None:
     buffers = [tensor(device, 1.0), tensor(device, 2.0)]
@@ -420,7 +420,7 @@ def test_named_work_names_its_segment_while_it_is_captured(
     assert replayed(step, context, x) == [20.0]
 
 
-def test_segments_of_a_replay_are_called_by_the_layers_beside_them(
+def test_segments_of_a_replay_are_named_by_adjacent_layers(
     npu: NpuDevice, context: GraphContext
 ) -> None:
     def attend(x: Tensor, layer: str) -> Tensor:

@@ -178,7 +178,7 @@ def test_failing_hook_ends_the_capture_and_leaves_the_session_usable(
     assert replayed(context, step, x) == [5.0, 5.0]
 
 
-def test_ranks_that_capture_at_different_speed_meet_after_each_segment() -> None:
+def test_ranks_that_capture_at_different_speed_synchronise_after_each_segment() -> None:
     """Without the barrier the faster rank would wait inside its collective for the slower one."""
     barrier, order = threading.Barrier(2), list[tuple[int, int]]()
     errors: list[BaseException] = []

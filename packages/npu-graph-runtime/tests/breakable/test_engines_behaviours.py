@@ -204,9 +204,7 @@ def test_without_a_break_a_capture_is_one_segment(
         assert values(y) == [value + 1] * 4
 
 
-def test_breaks_that_do_nothing_may_stand_anywhere(
-    device: GraphDevice, context: GraphContext
-) -> None:
+def test_breaks_that_do_nothing_may_be_anywhere(device: GraphDevice, context: GraphContext) -> None:
     @runs_eagerly(context)
     def break_here() -> None:
         pass
@@ -569,7 +567,7 @@ def test_stream_that_is_not_joined_is_refused_with_its_segment(
 
 @pytest.mark.parametrize("kind", [RuntimeError, ValueError])
 @pytest.mark.parametrize("place", ["warm-up", "segment", "function"])
-def test_exception_anywhere_comes_out_and_leaves_all_as_it_was(
+def test_exception_anywhere_is_raised_and_state_is_restored(
     device: GraphDevice, context: GraphContext, place: str, kind: type[Exception]
 ) -> None:
     double = eagerly(context, lambda x: x.mul_(2.0))
@@ -596,7 +594,7 @@ def test_exception_anywhere_comes_out_and_leaves_all_as_it_was(
     assert values(result) == [11.0] * 4
 
 
-def test_capture_that_the_device_refuses_behind_a_break_leaves_all_as_it_was(
+def test_capture_that_the_device_refuses_after_a_break_restores_the_state(
     context: GraphContext,
 ) -> None:
     class Refusing(FakeDevice):
@@ -635,7 +633,7 @@ def test_capture_inside_a_breakable_one_is_refused(
     assert not device.is_capturing()
 
 
-def test_key_that_is_not_captured_is_told(device: GraphDevice, context: GraphContext) -> None:
+def test_key_that_is_not_captured_is_reported(device: GraphDevice, context: GraphContext) -> None:
     double = eagerly(context, lambda x: x * 2)
     step = GraphedCallable(
         lambda x: double(x) + 1,
@@ -649,7 +647,7 @@ def test_key_that_is_not_captured_is_told(device: GraphDevice, context: GraphCon
         step(x)
 
 
-def test_code_can_ask_whether_it_is_being_captured(
+def test_code_can_query_whether_it_is_being_captured(
     device: GraphDevice, context: GraphContext
 ) -> None:
     seen: list[bool] = []

@@ -104,14 +104,14 @@ def is_alone(function: Callable[[], Any]) -> list[bool]:
 
 
 @pytest.mark.parametrize("function", ALONE.values(), ids=ALONE)
-def test_memory_of_a_new_result_is_held_alone(function: Callable[[], Any]) -> None:
+def test_memory_of_a_new_result_has_one_owner(function: Callable[[], Any]) -> None:
     assert all(is_alone(function))
 
 
 @pytest.mark.parametrize("function", HELD_BY_OTHERS.values(), ids=HELD_BY_OTHERS)
-def test_memory_that_somebody_else_holds_is_told(function: Callable[[], Any]) -> None:
+def test_memory_with_another_owner_is_reported(function: Callable[[], Any]) -> None:
     assert not any(is_alone(function))
 
 
-def test_each_memory_of_a_result_is_told_apart() -> None:
+def test_each_memory_of_a_result_is_distinguished() -> None:
     assert is_alone(lambda: (ones(), HELD)) == [True, False]

@@ -232,7 +232,7 @@ class TestResults:
             result[1].append(3)
         assert_captured(step)
 
-    def test_weak_results_lie_in_the_graph(self, device: GraphDevice) -> None:
+    def test_weak_results_are_in_the_memory_of_the_graph(self, device: GraphDevice) -> None:
         step: Graphed = graphed(lambda x: (x + 1, x), device=device, copy_outputs=False)
         step(numbers(device, 4))
         places = set()
@@ -375,7 +375,7 @@ class TestRefusals:
                 assert torch.equal(found.to_dense(), expected.to_dense())
         assert step.counters.eager == {EagerReason.CAPTURE_FAILED: 3}
 
-    def test_tensor_of_the_host_beside_a_device(self, npu: Any) -> None:
+    def test_host_tensor_together_with_a_device(self, npu: Any) -> None:
         step: Graphed = graphed(lambda x, y: x * y.sum().item(), device=npu)
         x = numbers(npu, 4)
         refused(step, x, torch.ones(2))

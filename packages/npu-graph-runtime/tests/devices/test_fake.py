@@ -227,7 +227,7 @@ def test_capture_looks_through_composite_operator(fake: FakeDevice, is_inference
         assert torch.equal(out, (X + 1) * 2)
 
 
-def test_eager_operator_on_waiting_stream_runs_behind_the_wait(fake: FakeDevice) -> None:
+def test_eager_operator_on_waiting_stream_runs_after_the_wait(fake: FakeDevice) -> None:
     x, event, stream = torch.zeros(2), fake.create_external_event(), fake.create_stream()
     with fake.use_stream(stream):
         event.wait(stream)

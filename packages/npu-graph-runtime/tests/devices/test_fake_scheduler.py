@@ -23,7 +23,7 @@ class Gate(Work):
         return f"gate {self.name}"
 
 
-def test_work_behind_waiting_work_runs_in_order_once_it_may() -> None:
+def test_work_after_waiting_work_runs_in_order_once_released() -> None:
     scheduler, log = FakeScheduler(0.0), list[str]()
     first, second = scheduler.create_queue(), scheduler.create_queue()
     gate = Gate("a", log, is_open=False)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npu_graph_runtime.device import Stream
 
 
-def test_work_of_a_held_device_runs_in_advance_only() -> None:
+def test_work_of_a_held_device_runs_only_in_advance() -> None:
     device = FakeDevice(is_held=True)
     stream, values = device.create_stream(), torch.zeros(2)
     with device.use_stream(stream):
@@ -99,7 +99,7 @@ def _reached_in_time(device: FakeDevice, seed: int, *, flushes: bool) -> bool:
     return seen.tolist() == [1.0]
 
 
-def test_a_direct_stream_overtakes_what_stands_in_the_launch_queue() -> None:
+def test_a_direct_stream_overtakes_the_launch_queue() -> None:
     outcomes = {
         flushes: {
             _reached_in_time(FakeDevice(is_held=True, has_launch_queue=True), seed, flushes=flushes)
@@ -111,7 +111,7 @@ def test_a_direct_stream_overtakes_what_stands_in_the_launch_queue() -> None:
     assert False in outcomes[False]
 
 
-def test_an_event_that_stands_in_the_launch_queue_is_not_reached() -> None:
+def test_an_event_in_the_launch_queue_is_not_reached() -> None:
     device = FakeDevice(is_held=True, has_launch_queue=True)
     event = device.create_stream().record_event()
     assert not event.query()
@@ -120,7 +120,7 @@ def test_an_event_that_stands_in_the_launch_queue_is_not_reached() -> None:
 
 
 @pytest.mark.parametrize("has_launch_queue", [False, True])
-def test_a_replay_hands_everything_over(has_launch_queue: bool) -> None:
+def test_a_replay_flushes_the_launch_queue(has_launch_queue: bool) -> None:
     device = FakeDevice(is_held=True, has_launch_queue=has_launch_queue)
     values, graph = torch.zeros(2), device.create_graph()
     with device.capture(graph, pool=device.create_memory_pool()):

@@ -34,7 +34,7 @@ def test_npu_device_fits_the_seam(npu: NpuDevice) -> None:
     assert repr(npu) == "<NpuDevice npu:0>"
 
 
-def test_npu_device_hands_out_native_objects(npu: NpuDevice) -> None:
+def test_npu_device_returns_native_objects(npu: NpuDevice) -> None:
     stream, event = npu.create_stream(), npu.create_event()
     external = npu.create_external_event()
     import torch_npu
@@ -208,7 +208,7 @@ def test_direct_stream_launches_before_the_call_returns(npu: NpuDevice) -> None:
     assert tensor.tolist() == [51.0] * 4
 
 
-def test_flush_launches_hands_over_what_the_task_queue_holds(npu: NpuDevice) -> None:
+def test_flush_launches_empties_the_task_queue(npu: NpuDevice) -> None:
     tensor = torch.ones(4, device="npu")
     npu.synchronize()
     before = cann_sim.counters()

@@ -132,7 +132,7 @@ def test_a_good_graph_differs_nowhere_and_the_state_is_that_of_one_step(
     assert context.capture_session is None
 
 
-def test_state_that_is_not_told_of_is_a_difference_of_the_function_that_writes_it(
+def test_undeclared_state_is_a_difference_of_the_function_that_writes_it(
     device: GraphDevice, context: GraphContext
 ) -> None:
     _, graphed, call = _captured_layers(device, context)
@@ -144,7 +144,7 @@ def test_state_that_is_not_told_of_is_a_difference_of_the_function_that_writes_i
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
-def test_a_baked_scalar_that_changed_is_found_in_its_segment(
+def test_a_fixed_scalar_that_changed_is_found_in_its_segment(
     layer: int, device: GraphDevice, context: GraphContext
 ) -> None:
     layers, graphed, call = _captured_layers(device, context)
@@ -177,7 +177,7 @@ def test_a_replaced_weight_whose_old_memory_is_kept_is_found(
     assert old is not layers.weights[1]
 
 
-def test_nan_is_named_where_it_comes_from(device: GraphDevice, context: GraphContext) -> None:
+def test_nan_is_named_at_its_origin(device: GraphDevice, context: GraphContext) -> None:
     layers, graphed, call = _captured_layers(device, context)
     layers.weights[2][3, 5] = float("nan")
 
@@ -398,7 +398,9 @@ def test_a_kernel_that_fails_in_a_replay_is_named(npu: NpuDevice, context: Graph
     assert "aclnnMuls" in str(found)
 
 
-def test_a_kernel_that_fails_eagerly_is_told_apart(npu: NpuDevice, context: GraphContext) -> None:
+def test_a_kernel_that_fails_eagerly_is_distinguished(
+    npu: NpuDevice, context: GraphContext
+) -> None:
     layers, graphed, call = _captured_layers(npu, context)
 
     with cann_sim.injected_faults("run(aclnnMuls):3"):
@@ -410,7 +412,7 @@ def test_a_kernel_that_fails_eagerly_is_told_apart(npu: NpuDevice, context: Grap
     assert "segment 2 (layers.1.mlp)" in found.place
 
 
-def test_a_segment_that_waits_for_ever_is_named(npu: NpuDevice, context: GraphContext) -> None:
+def test_a_segment_that_waits_forever_is_named(npu: NpuDevice, context: GraphContext) -> None:
     event = npu.create_external_event()
     hidden = torch.ones(4, 8, device=npu.torch_device)
 
@@ -474,7 +476,7 @@ def test_memory_that_nobody_writes_is_no_difference(
     assert find_first_difference(call, [graphed]) is None
 
 
-def test_the_fake_device_tells_what_waits_for_ever(context: GraphContext) -> None:
+def test_the_fake_device_reports_what_waits_forever(context: GraphContext) -> None:
     fake = FakeDevice()
     event = fake.create_external_event()
     hidden = torch.ones(4)

@@ -163,7 +163,7 @@ def test_eager_function_inside_another_is_a_part_of_it(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_value_that_the_capture_baked_in_is_named(
+def test_value_fixed_at_capture_is_named(
     device: GraphDevice, context: GraphContext, mode: RunMode
 ) -> None:
     steps = Steps(device, context, mode)
@@ -183,7 +183,7 @@ def test_value_that_the_capture_baked_in_is_named(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_step_goes_on_with_its_graphs_where_a_function_takes_the_difference(
+def test_step_continues_with_its_graphs_if_a_function_handles_the_difference(
     device: GraphDevice, context: GraphContext, mode: RunMode
 ) -> None:
     steps, plain = (Steps(device, each, mode) for each in (context, GraphContext()))
@@ -203,7 +203,7 @@ def test_step_goes_on_with_its_graphs_where_a_function_takes_the_difference(
     assert len(told) == validation.num_different == 5
 
 
-def test_baked_value_in_state_is_named_with_the_line_that_writes_it(
+def test_fixed_value_in_state_is_named_with_the_line_that_writes_it(
     device: GraphDevice, context: GraphContext
 ) -> None:
     total = torch.zeros(4, device=device.torch_device)

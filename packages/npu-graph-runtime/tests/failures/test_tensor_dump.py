@@ -83,7 +83,7 @@ class Model:
 
 
 @pytest.mark.parametrize("mode", [RunMode.FULL, RunMode.BREAKABLE])
-def test_values_inside_a_graph_are_read_behind_its_replay(
+def test_values_inside_a_graph_are_read_after_its_replay(
     device: GraphDevice, context: GraphContext, mode: RunMode
 ) -> None:
     model = Model(device, context, mode)
@@ -99,7 +99,7 @@ def test_values_inside_a_graph_are_read_behind_its_replay(
     assert model.values(2)["layers.0.qkv"] == ([2, 3], 6.0)
 
 
-def test_eager_run_beside_the_graph_leaves_its_values_alone(
+def test_eager_run_does_not_change_the_values_of_the_graph(
     npu: NpuDevice, context: GraphContext
 ) -> None:
     model = Model(npu, context, RunMode.FULL)
@@ -116,7 +116,7 @@ def test_eager_run_beside_the_graph_leaves_its_values_alone(
     }
 
 
-def test_hook_tells_the_values_behind_each_replay(npu: NpuDevice, context: GraphContext) -> None:
+def test_hook_receives_the_values_after_each_replay(npu: NpuDevice, context: GraphContext) -> None:
     model = Model(npu, context, RunMode.BREAKABLE, is_told=True)
     model.capture()
     assert not model.lines

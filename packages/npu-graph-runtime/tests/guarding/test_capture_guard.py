@@ -112,7 +112,7 @@ def test_all_findings_of_a_run_are_listed_with_their_modules_and_the_first_has_a
     assert second.remedy not in message
 
 
-def test_guard_only_warns_where_that_is_asked_for(npu: NpuDevice, context: GraphContext) -> None:
+def test_guard_only_warns_if_requested(npu: NpuDevice, context: GraphContext) -> None:
     cache: list[Tensor] = []
 
     def step(x: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ def allocations(
     )
 
 
-def test_requests_of_like_captures_lie_on_the_line_through_both() -> None:
+def test_requests_of_similar_captures_are_interpolated_linearly() -> None:
     large, small = allocations(64, (6400, 512, 1664, 700)), allocations(32, (3200, 512, 864, 900))
 
     # In proportion, fixed, a header of 64 and 25 a row, and one that shrinks with no size.

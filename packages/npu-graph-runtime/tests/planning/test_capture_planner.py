@@ -180,7 +180,7 @@ def test_refused_size_is_dropped_with_the_error_and_the_others_are_captured(
     assert outcome.plan.dropped[8] == "the device refused its capture: no stream left"
 
 
-def test_planner_is_told_what_became_of_each_size(fake: FakeDevice) -> None:
+def test_planner_receives_the_outcome_of_each_size(fake: FakeDevice) -> None:
     planner = CapturePlanner(fake, SIZES)
     assert planner.next_size() == 32
     with pytest.raises(CaptureSizeError, match="nothing was said of size 32"):

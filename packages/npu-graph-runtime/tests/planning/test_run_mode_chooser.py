@@ -92,7 +92,7 @@ def test_the_fastest_is_chosen_and_its_figures_are_kept(
     assert events.seen == [choice]
 
 
-def test_never_more_than_three_percent_behind_the_best_of_its_own_figures(
+def test_never_more_than_three_percent_slower_than_the_best_of_its_own_figures(
     fake: FakeDevice,
 ) -> None:
     times = [round(0.9 + 0.013 * step, 3) for step in range(16)]
@@ -106,7 +106,7 @@ def test_never_more_than_three_percent_behind_the_best_of_its_own_figures(
         assert choice.seconds[choice.chosen] <= best * 1.03
 
 
-def test_a_drift_of_the_machine_meets_all_candidates_alike(fake: FakeDevice) -> None:
+def test_a_drift_of_the_machine_affects_all_candidates_equally(fake: FakeDevice) -> None:
     # Twice as slow at the end as at the beginning; measured one behind the other, eager would win.
     steps = 3 * 9
     clock = Clock(1 + each / steps for each in range(steps))
@@ -252,7 +252,7 @@ def test_what_another_rank_is_refused_is_measured_by_none(fake: FakeDevice) -> N
     assert "full refused: by another rank" in str(choice)
 
 
-def test_ranks_with_other_candidates_are_told_so(fake: FakeDevice) -> None:
+def test_ranks_with_other_candidates_get_the_error(fake: FakeDevice) -> None:
     chooser = RunModeChooser(fake, exchange=OtherRank([0, 0, 0]))
 
     with pytest.raises(RankDisagreementError, match="configure all ranks alike"):
@@ -310,7 +310,7 @@ class Model:
         return self.device.memory_figures().reserved
 
 
-def test_full_is_chosen_for_a_model_of_many_layers_and_all_memory_comes_back(
+def test_full_is_chosen_for_a_model_of_many_layers_and_all_memory_is_freed(
     npu: NpuDevice,
 ) -> None:
     model = Model.of(npu)

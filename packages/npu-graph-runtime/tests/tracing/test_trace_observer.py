@@ -73,7 +73,7 @@ def tracks(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_replays_stand_on_the_track_of_their_stream(fake: FakeDevice) -> None:
+def test_replays_are_on_the_track_of_their_stream(fake: FakeDevice) -> None:
     found = tracks(traced_step(fake, RunMode.FULL))
 
     for number in (1, 2):
@@ -89,7 +89,7 @@ def test_replays_stand_on_the_track_of_their_stream(fake: FakeDevice) -> None:
     ]
 
 
-def test_segments_stand_inside_their_replay(fake: FakeDevice) -> None:
+def test_segments_are_inside_their_replay(fake: FakeDevice) -> None:
     events = traced_step(fake, RunMode.BREAKABLE)
     whole, *segments = tracks(events)["replays queued on stream 1"]
 
