@@ -154,7 +154,7 @@ def test_every_layer_is_fused(results: dict[str, ModeResult]) -> None:
         fusions = result.reports[0].fusions
         assert fusions is not None
         counts = fusions.match_counts()
-        # Two sums a layer, each with a norm behind it; one attention and one feed-forward block.
+        # Two sums a layer, each followed by a norm; one attention and one feed-forward block.
         assert counts["fuse_add_rms_norm"] == 2 * SHAPE.num_layers, str(fusions)
         # No vendor kernel is here, without which it would launch more than it saves.
         (reason,) = {miss.reason for miss in fusions.near_misses("fuse_split_qkv_rms_norm_rope")}
@@ -175,7 +175,7 @@ def test_full_launches_far_fewer_operators(results: dict[str, ModeResult]) -> No
 def test_piecewise_launches_nothing_but_attention_between_its_pieces(
     results: dict[str, ModeResult],
 ) -> None:
-    # And one product behind them, for the logits.
+    # And one product after them, for the logits.
     assert results["piecewise"].median_launches == SHAPE.num_layers + 1
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from npu_graph_runtime import NpuDevice
 
-# Two layers: a gate in each, and a norm behind each of two residual sums.
+# Two layers: a gate in each, and a norm after each of two residual sums.
 FUSIONS = {"fuse_add_rms_norm": 4, "fuse_swiglu": 2}
 
 
@@ -43,7 +43,7 @@ def test_fusions_of_a_real_model_are_counted(asked: Mapping[str, Any]) -> None:
         (explanation.operators_after, explanation.launches_after),
     ):
         assert operators is not None
-        # Attention behind the engine's operator returns nothing, and is not among the launches.
+        # Attention inside the engine's operator returns nothing, and is not among the launches.
         assert sum(bool(each.shapes) for each in operators) == launches
         assert sum("attention" in each.name for each in operators) == 2
     page = explanation.html()

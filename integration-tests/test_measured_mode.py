@@ -49,7 +49,7 @@ def test_one_replay_is_chosen_over_many_launches_and_nothing_else_is_kept(
         counters = cann_sim.counters()
         return float(counters.launches + counters.replays + counters.task_updates)
 
-    # What the host asks of the device stands for its time, so that the machine's load does not.
+    # The host's calls of the device represent its time, so that the machine's load does not matter.
     by_calls = functools.partial(RunModeChooser, clock=calls_so_far)
     monkeypatch.setattr("npu_compile.runners.capture_schedule.RunModeChooser", by_calls)
     runner = CompiledModelRunner.load(

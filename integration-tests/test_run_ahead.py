@@ -145,7 +145,7 @@ def _decode_from_the_device(
     """Decode greedily; return the tokens ``[steps, sequences]`` and how often the host waited.
 
     Either a step's tokens stay on the device and are an input of the next one, or the host reads
-    them. The host is never more than two steps ahead: it asks an event, and does not wait for it.
+    them. The host is never more than two steps ahead: it queries an event without waiting for it.
     """
     runner = CompiledModelRunner.load(
         checkpoint,

@@ -39,7 +39,7 @@ HIDDEN, BUCKETS = 8, (2, 4)
 
 
 def other_buckets(device: NpuDevice, rank: int, meet: Callable[[], object]) -> tuple[str, float]:
-    """Let each rank replay the graph of another bucket."""
+    """Make each rank replay the graph of another bucket."""
     context = GraphContext()
 
     def layer(hidden: torch.Tensor) -> torch.Tensor:
@@ -69,7 +69,7 @@ def other_buckets(device: NpuDevice, rank: int, meet: Callable[[], object]) -> t
 
 
 def absent_rank(device: NpuDevice, rank: int, meet: Callable[[], object]) -> tuple[str, float]:
-    """Let rank 1 stay away from a step that rank 0 compares."""
+    """Make rank 1 skip a step that rank 0 compares."""
     context = GraphContext()
     is_there = True
 
@@ -123,7 +123,7 @@ def main() -> None:
         os.environ["HCCL_EXEC_TIMEOUT"] = str(seconds)
         path = f"file://{store}.{case.__name__}"
         dist.init_process_group("hccl", init_method=path, rank=rank, world_size=ranks)
-        # Of the host: all ranks live until the last one was told.
+        # Of the host: all ranks live until the last one got the error.
         group: Any = dist.new_group(backend="gloo")
         meet = partial(dist.barrier, group=group)
         results[case.__name__] = case(device, rank, meet)

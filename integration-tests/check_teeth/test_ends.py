@@ -141,7 +141,7 @@ def test_crash_is_named_with_its_signal() -> None:
 
 
 def test_forked_probes_end_like_new_interpreters() -> None:
-    """Confirmed, hung, crashed, and with the server gone: each is told, and the next one runs."""
+    """Confirmed, hung, crashed, and without server: each is reported, and the next one runs."""
     probe = find_probe("capture.update-behind-replay")
     hangs = dataclasses.replace(probe, limit_s=3.0)
     with ForkServer(environment(CANN_SIM_DEADLOCK_SECONDS="600")) as server:

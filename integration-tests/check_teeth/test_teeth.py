@@ -103,5 +103,5 @@ def test_fault_changes_the_verdict(
 
 
 def answers(result: ProbeResult) -> list[Figure]:
-    """Return what was answered; what was measured is left out."""
+    """Return the answers, without the measurements."""
     return [figure for figure in result.figures if not figure.unit]

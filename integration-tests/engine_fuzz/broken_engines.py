@@ -122,7 +122,7 @@ class _LeavesStreams(CallableEngine):
 
 
 class _ReplaysByItself(CallableEngine):
-    """Replays a device graph by the method of its class, which asks no guard."""
+    """Replays a device graph by the method of its class, which calls no guard."""
 
     @override
     def run(

@@ -49,7 +49,7 @@ def call_interrupted(
             signal.setitimer(signal.ITIMER_REAL, seconds)
             return function()
         finally:
-            # A signal in front of this statement came into the function.
+            # A signal before this statement interrupted the function.
             is_armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, former)

@@ -15,7 +15,7 @@ from npu_graph_runtime import GraphKey
 
 
 class KeySender:
-    """A process that sends pickled keys and step parameters; started when it is first asked."""
+    """A process that sends pickled keys and step parameters; started at the first request."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None

@@ -58,7 +58,7 @@ def replace_caches(model: FuzzedModel, others: OtherTensors, *, keeps_old: bool)
     for caches in (model.key_caches, model.value_caches):
         old = list(caches)
         shapes, dtype = [each.shape for each in old], old[0].dtype
-        # Copied before the old ones go, so that the new ones lie elsewhere.
+        # Copied before the old ones are freed, so that the new ones have other addresses.
         caches[:] = [each.clone() for each in old]
         if keeps_old:
             others.keep(old)
@@ -72,7 +72,7 @@ def move_weight(
     others: OtherTensors,
     options: Mapping[str, Any],
 ) -> bool:
-    """Give a weight other values; return whether it may lie elsewhere afterwards."""
+    """Change the values of a weight; return whether its address may have changed."""
     name, how = options["weight"], options["how"]
     weight = model.get_parameter(name)
     values = drawn_values(weight, options["draw"])

@@ -96,7 +96,7 @@ class ServedEngine:
         self.reasons.clear()
 
     def join(self, draw: int, length: int) -> None:
-        """Let a sequence join, where there is room."""
+        """Add a sequence, if there is room."""
         random = Random(draw)
         batch = self.sequences.join([random.randrange(VOCABULARY) for _ in range(length)])
         if batch is not None:
@@ -158,7 +158,7 @@ class ServedEngine:
             reason: why the first attempt may fail; empty for none.
             expected: errors that it may fail with, besides those of a signal.
             around: entered around the first attempt.
-            is_recaptured: whether graphs are captured anew where it fails.
+            is_recaptured: whether graphs are captured again where it fails.
             run: runs a step, in place of the engine's own function.
             current: the device that is the current one in the first attempt.
             interrupt_after: seconds until a signal comes into the first attempt.
@@ -304,7 +304,7 @@ class ServedEngine:
         self.capture()
 
     def settle(self) -> None:
-        """Let the device finish its work, and make it usable again after a failure."""
+        """Finish the work of the device, and make it usable again after a failure."""
         with contextlib.suppress(UpdateError):
             self.engine.drain()
         try:

@@ -60,7 +60,7 @@ class Supervisor:
 
     Args:
         broken: the part of the engines that is broken, a name in `broken_engines.BROKEN`.
-        tell: called with each failure.
+        tell: callback for each failure.
 
     Attributes:
         counts: statistics of the episodes that were run.

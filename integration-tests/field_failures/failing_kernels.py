@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _fails(captured: CapturedLayers, faults: str) -> Iterator[Failing]:
-    """Let a kernel fail in a step that is compared."""
+    """Make a kernel fail in a compared step."""
 
     def fails() -> object:
         with cann_sim.injected_faults(faults):

@@ -107,7 +107,7 @@ def fewer_lengths_than_sequences(device: NpuDevice) -> Iterator[Failing]:
 
 @field_failure("sglang#22778", names=("actual_seq_lengths_kv", "above 48"))
 def length_beyond_the_block_table(device: NpuDevice) -> Iterator[Failing]:
-    """Draft tokens go on where the table of blocks has ended."""
+    """Draft tokens continue after the end of the table of blocks."""
     wrong = {"actual_seq_lengths": [1, 2], "actual_seq_lengths_kv": [5, 1_000]}
     return _steps(device, StepParameterError, wrong)
 

@@ -37,7 +37,7 @@ def _parameter(value: torch.Tensor) -> nn.Parameter:
 
 @field_failure("vllm-ascend#7473", names=("segment 2 (layers.1.qkv)", "differed", "in the graph"))
 def derived_weight_made_anew(device: NpuDevice) -> Iterator[Failing]:
-    """Weights that are made of others after loading lie elsewhere after an update of weights."""
+    """Weights derived from others after loading have new addresses after an update of weights."""
     absorbed = [torch.eye(WIDTH, device=device.torch_device) for _ in range(LAYERS)]
     model = LayeredModel(device)
     model.in_layer = lambda index, x: x @ absorbed[index]
@@ -81,7 +81,7 @@ def weight_that_was_transposed_once_more(device: NpuDevice) -> Iterator[Failing]
 
 @field_failure("vllm#48941", "vllm#29341", names=("segment 1 (layers.0.qkv)", "differed"))
 def all_weights_loaded_anew(device: NpuDevice) -> Iterator[Failing]:
-    """Old weights still lie where the graph reads them, and nothing says that they are old."""
+    """The graph still reads the old weights, and nothing reports it."""
     model = LayeredModel(device)
     captured = CapturedLayers(model).capture()
     kept = [*model.layers]

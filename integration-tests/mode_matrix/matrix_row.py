@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 ROWS = DOCS / "modes.json"
 PAGE = DOCS / "modes.md"
 _BEGIN, _END = "<!-- rows -->\n", "<!-- end of rows -->\n"
-# The least that a row of the document stands for.
+# The least number of runs behind a row of the document.
 FEWEST_STEPS = 200
 
 
@@ -64,7 +64,7 @@ def read_rows(rows: Path = ROWS) -> dict[tuple[str, str, str], MatrixRow]:
 
 
 def keep_row(row: MatrixRow, *, rows: Path = ROWS, page: Path = PAGE) -> None:
-    """Put a row in its place, and show the table anew."""
+    """Put a row in its place, and update the table."""
     kept = sorted({**read_rows(rows), row.place: row}.values())
     texts = [json.dumps(asdict(each)) for each in kept]
     rows.write_text("[\n" + ",\n".join(texts) + "\n]\n", encoding="utf-8")

@@ -79,7 +79,7 @@ class Speculation:
     def run(self, num_steps: int) -> tuple[torch.Tensor, torch.Tensor, int]:
         """Return tokens and right drafts ``[steps, sequences]``, and how often the host waited.
 
-        The host is never more than two steps ahead: it asks an event, and does not wait for it.
+        The host is never more than two steps ahead: it queries an event, and does not wait for it.
         """
         tokens = torch.arange(NUM_SEQUENCES, dtype=torch.int32)
         if self.on_device:

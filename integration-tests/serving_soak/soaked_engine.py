@@ -204,7 +204,7 @@ class SoakedEngines:
         def recover(fault: str, error: Exception) -> None:
             self.counts.failed_steps[f"{fault.partition(':')[0]}: {type(error).__name__}"] += 1
             self._settle()
-            # A kernel that failed inside a replay leaves its graph behind with events set, see
+            # A kernel that failed inside a replay leaves its graph with events set, see
             # `DecodeRunner.run`.
             if fault.startswith("run") or episode.recaptures:
                 served.runner.release()
@@ -223,7 +223,7 @@ class SoakedEngines:
             self.counts.failed_captures += 1
 
     def _settle(self) -> None:
-        """Let the device finish its work, and make it usable again after a failure."""
+        """Finish the work of the device, and make it usable again after a failure."""
         with contextlib.suppress(RuntimeError):
             self._device.synchronize()
         cann_sim.restart_devices()

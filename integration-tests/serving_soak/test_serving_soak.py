@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SHARE_MODES = ("full", "breakable")
 ALL_MODES = ("full", "piecewise", "breakable", "full_decode_and_piecewise", "torchair")
-# Kernels and updates that fail, and captures, in front of steps and between them.
+# Kernels, updates and captures that fail, before steps and between them.
 SHARE_SEEDS = (218, 257, 216)
 
 
@@ -139,7 +139,7 @@ def _write(engines: SoakedEngines, samples: list[Sample]) -> None:
 def _assert_flat(samples: list[Sample]) -> None:
     """See that the last quarter holds no more than the second had, by their medians.
 
-    One sample may lie high: a capture that was refused last is still in the caches.
+    One sample may be high: the capture that was refused last is still in the caches.
     """
     quarter = len(samples) // 4
     assert quarter > 0, samples

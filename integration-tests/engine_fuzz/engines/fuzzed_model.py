@@ -138,7 +138,7 @@ class FuzzedModel(nn.Module):
                 yield self.workspace
 
     def set_counters(self, steps: int) -> None:
-        """Write the number of steps into the counters, where they lie."""
+        """Write the number of steps into the counters, in place."""
         for counter in self.counters():
             counter.fill_(steps)
 

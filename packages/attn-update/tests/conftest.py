@@ -262,7 +262,7 @@ def device_without_direct_streams(npu_device: NpuDevice) -> NpuDevice:
 
 @pytest.fixture
 def device_lacking(npu_device: NpuDevice) -> Callable[[str], NpuDevice]:
-    """Make a device that does not tell one function of the operator library."""
+    """Make a device that does not expose one function of the operator library."""
 
     def make(name: str) -> NpuDevice:
         device = _Lacking(npu_device.index)
@@ -327,7 +327,7 @@ def capture_dispatched() -> CaptureDispatched:
 
 
 def mark_as_failed(plan: UpdatePlan) -> None:
-    """Let the next step of a plan update first, as the one after a failed step does."""
+    """Make the next step of a plan update first, as the one after a failed step does."""
     owner = plan.records.owner
     # Before the first step no lane knows of the graph.
     if isinstance(owner, ReplayState):
@@ -336,7 +336,7 @@ def mark_as_failed(plan: UpdatePlan) -> None:
 
 @pytest.fixture
 def fail_before() -> Callable[[UpdatePlan], None]:
-    """Let a lane believe that the latest step of a plan failed."""
+    """Set a lane to the state after a failed step of a plan."""
     return mark_as_failed
 
 

@@ -62,7 +62,7 @@ def test_read_geometry_paged_cache_is_bounded_by_the_block_table() -> None:
 def test_read_geometry_with_a_whole_mask_is_bounded_by_its_columns(
     sparse_mode: int, maximum: int
 ) -> None:
-    # In the other modes the mask is a square that stands for any.
+    # In the other modes the mask is a square that applies to any length.
     table = torch.zeros(4, 7, dtype=torch.int32)
     mask = torch.zeros(4, 1, 2, 40, dtype=torch.bool)
 

@@ -66,7 +66,7 @@ def test_failed_update_ends_its_task_update(npu_device: NpuDevice) -> None:
 
 
 def test_failed_update_after_its_replay_leaves_nothing_waiting(npu_device: NpuDevice) -> None:
-    # SGLang joins the updating thread behind the replay: an error there leaves a replay that waits.
+    # SGLang joins the updating thread after the replay: an error there leaves a waiting replay.
     model, lane = PagedModel(device=npu_device), UpdateLane(npu_device, updater="operators")
     model.capture(2)
     with cann_sim.injected_faults("task_update:1"), pytest.raises(UpdateError):

@@ -187,7 +187,7 @@ def test_second_model_of_the_same_depth_keeps_its_own_layer_names(npu_device: Np
 
 
 def test_layer_without_parameters_is_refused_and_not_cut_off(npu_device: NpuDevice) -> None:
-    # zip() cut the longer list off: a layer was never updated, and the graph waited for ever.
+    # zip() cut the longer list off: a layer was never updated, and the graph waited forever.
     model, lane = PagedModel(device=npu_device, num_layers=2), UpdateLane(npu_device)
 
     def attention() -> list[torch.Tensor]:
@@ -241,7 +241,7 @@ def test_workspace_is_the_largest_over_layers_of_other_shapes(npu_device: NpuDev
 
 
 def test_no_step_allocates_device_memory(npu_device: NpuDevice) -> None:
-    # Paged attention asked for a workspace in every layer of every step, and dropped it at once.
+    # Paged attention allocated a workspace in every layer of every step, and dropped it at once.
     model, lane = PagedModel(device=npu_device), UpdateLane(npu_device)
     model.capture(2)
     npu_device.synchronize()

@@ -69,7 +69,7 @@ def assert_captured_differs(model: CaseModel, random: Random) -> None:
 
 
 def fail_one_update(model: CaseModel, lane: UpdateLane, random: Random) -> None:
-    """Let the device refuse one of the updates of a step."""
+    """Make the device reject one of the updates of a step."""
     lane.run(*model.prepared(model.draw(random, model.case.keys[0])))
     model.device.synchronize()
     layer = random.randrange(model.num_layers)
@@ -120,7 +120,7 @@ def test_steps_of_every_kind_equal_the_eager_operator(
     fails: bool,
     num_bursts: int,
 ) -> None:
-    # Two keys mixed, the host up to four steps ahead, block tables written anew.
+    # Two keys mixed, the host up to four steps ahead, block tables rewritten.
     random = Random(case.name)
     model = make_model(npu_device, case, dtype=dtype)
     lane = UpdateLane(npu_device, updater=any_updater)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STEPS_PER_KEY = 8
 MOST_AHEAD = 4
-# A schedule interleaves a target and a draft model, drawn anew for each.
+# A schedule interleaves a target and a draft model, drawn again for each.
 TARGETS = (
     "v1 decode",
     "v1 window",

@@ -152,5 +152,5 @@ def test_a_rebound_block_table_is_checked_and_taken_without_python(
         outputs = [out.clone() for out in model.outputs[2]]
         model.inputs[2]["block_table"] = table
         assert_layers_equal(outputs, model.eager(2, lengths))
-    # Without kernels torch is given the lengths anew, which it does not share between launches.
+    # Without kernels torch gets the lengths again, which it does not share between launches.
     assert len(checked) == (1 if told else 12)

@@ -50,7 +50,7 @@ def test_run_with_any_schedule_gives_every_step_its_own_lengths(
     fail_before: Callable[[UpdatePlan], None],
 ) -> None:
     # Two models (target and draft) with two graph keys each, on one lane, the device up to four
-    # steps behind the host, its streams interleaved by chance.
+    # steps after the host, its streams interleaved by chance.
     random = Random(schedule)
     models = [make_model(num_layers=3), make_model(num_layers=1)]
     lane = UpdateLane(device)

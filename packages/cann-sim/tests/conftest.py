@@ -116,7 +116,7 @@ class ForkedPython:
     """Runs source texts, each in a process of its own that is forked from one server."""
 
     def __init__(self) -> None:
-        """Start the server; it imports while the caller goes on."""
+        """Start the server; it imports while the caller continues."""
         own, other = socket.socketpair()
         server = str(Path(__file__).parent / "fork_server.py")
         self._connection = own

@@ -33,7 +33,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of the files that the compiler is asked to compile, in order."""
+    """Return the names of the files passed to the compiler, in order."""
     names: list[str] = []
     run = Compiler.run
 

@@ -64,7 +64,7 @@ def test_every_source_is_in_a_library() -> None:
     """A folder that the table of deferred libraries does not name would be left out silently."""
     libraries = native_libraries(find_installation())
     built = {source for library in libraries for source in library.sources}
-    # Only beside a CUDA build of torch.
+    # Only with a CUDA build of torch.
     optional = set((NATIVE / "cuda_build").glob("*.cpp"))
 
     assert set(NATIVE.glob("**/*.cpp")) - optional == built - optional

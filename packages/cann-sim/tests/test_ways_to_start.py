@@ -121,7 +121,7 @@ def test_interactive_shell_on_a_terminal_uses_the_device(way: str, shell: list[s
                 os.write(terminal, line.encode() + b"\n")
             shown = read_until(terminal, RESULT)
             os.write(terminal, b"raise SystemExit(6)\n")
-            # The shell of Python 3.13.0 ends with 1 whatever it is told; no crash ends so.
+            # The shell of Python 3.13.0 always ends with 1; no crash does.
             assert process.wait(900) in ({6} if sys.version_info < (3, 13) else {1, 6}), shown
     finally:
         os.close(device)

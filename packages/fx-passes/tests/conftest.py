@@ -219,7 +219,7 @@ def engine_operators() -> Iterator[EngineState]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a session of its own ask for more random graphs than the gate runs."""
+    """Add the option of the session that runs more random graphs than the gate."""
     parser.addoption("--examples", type=int, default=300, help="random graphs to rewrite")
     parser.addoption(
         "--programs", type=int, default=24, help="programs of writes and views to rewrite"

@@ -128,7 +128,7 @@ def test_forecast_is_reported_after_two_captures_and_is_right(
     assert setting.capture() == []
 
     ((plan, num_captured),) = setting.forecasts
-    assert num_captured == 1  # the second is told of behind the forecast
+    assert num_captured == 1  # the second is reported after the forecast
     assert plan.planned == (4, 2, 1)
     assert plan.forecast is not None
     final = setting.runner.capture_plan

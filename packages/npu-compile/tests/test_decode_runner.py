@@ -291,7 +291,7 @@ def test_runner_second_capture_that_is_refused_leaves_the_graphs(
 
     with pytest.raises(RunnerStateError, match="release them first"):
         _capture(runner, attention)
-    # Its inputs lie elsewhere, so it may not replay graphs that read those of the first.
+    # Its inputs have other addresses, so it may not replay graphs that read those of the first.
     with pytest.raises(RunnerStateError, match="another runner has captured the same model"):
         _capture(other, attention)
 

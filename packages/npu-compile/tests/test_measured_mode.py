@@ -180,7 +180,7 @@ def test_each_size_runs_in_the_mode_that_was_fastest_and_gives_the_rows_of_the_m
     keys = {key.num_tokens: key for key in setting.compiled.captured_keys}
     assert keys.keys() == {2, 4}
     assert set(setting.recorder.keys) == {keys[4]}
-    # The figures are kept, and the observer was told.
+    # The figures are kept, and the observer received them.
     choices = setting.runner.run_mode_choices
     assert {size: dict(choice.seconds) for size, choice in choices.items()} == MIXED
     told = [event for event in setting.events if isinstance(event, RunModeChoice)]

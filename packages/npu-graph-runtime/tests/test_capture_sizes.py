@@ -152,7 +152,7 @@ def test_largest_batch_of_1000_limits_is_a_size_and_rounded_sizes_are_multiples(
     for limit in range(1, 1001):
         sizes = FORMULAS[formula](limit)
         if formula == "vllm":
-            # Its sizes go on to twice the limit, as in vLLM.
+            # Its sizes continue to twice the limit, as in vLLM.
             bucket = sizes.bucket_for(limit)
             assert bucket is not None
             assert bucket - limit < (8 if limit <= 248 else 16)

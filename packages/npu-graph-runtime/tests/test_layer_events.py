@@ -140,7 +140,7 @@ def test_step_that_nobody_waited_for_does_not_let_the_next_wait_through(
         device.synchronize()
     model.replay(2)
     step = model.events.current
-    assert not step.is_reached("layers.0.kv")  # stale: nobody asked in the step before
+    assert not step.is_reached("layers.0.kv")  # stale: nobody queried it in the step before
     gate.record(opener)
     step.synchronize("layers.0.kv")
     assert step.is_reached("layers.0.kv")

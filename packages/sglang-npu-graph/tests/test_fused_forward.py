@@ -59,7 +59,7 @@ def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> N
     assert (again.hidden, again.note) == (None, "mine")
     (report,) = fusions.reports
     assert report.match_counts()["remove_cast"] == 1
-    # The engine asks by this which arguments it hands on.
+    # The engine reads this to choose the arguments it passes on.
     assert "pp_proxy_tensors" in inspect.signature(forward).parameters
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def door() -> Callable[[], None]:
-    """Return what the engine calls."""
+    """Return the object that the engine calls."""
     (found,) = entry_points(group="sglang.srt.plugins", name="npu_graph")
     loaded: Callable[[], None] = found.load()
     return loaded

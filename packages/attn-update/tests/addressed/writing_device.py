@@ -72,7 +72,7 @@ class WritingDevice:
         raise NotImplementedError
 
     def stream_address(self, stream: object) -> int:
-        """Return that of the one stream."""
+        """Return that of the only stream."""
         del stream
         return STREAM
 

@@ -133,7 +133,7 @@ def test_signals_in_steps(
 
 
 class Engine:
-    """Captures in sessions and runs steps, and begins anew where that was interrupted."""
+    """Captures in sessions and runs steps, and starts again after an interruption."""
 
     def __init__(self, device: NpuDevice, updater: UpdaterChoice) -> None:
         self.device, self.updater = device, updater

@@ -55,13 +55,13 @@ def make_model(
 
 @pytest.fixture(params=FORMS, ids=FORM_NAMES)
 def model(npu_device: NpuDevice, request: pytest.FixtureRequest) -> SparseModel:
-    """A captured model, with its producers in front of the graph and inside of it."""
+    """A captured model, with its producers before the graph and inside it."""
     return make_model(npu_device, captured=request.param)
 
 
 @pytest.fixture
 def beside(npu_device: NpuDevice) -> SparseModel:
-    """A captured model with its producers beside the graph."""
+    """A captured model with its producers outside the graph."""
     return make_model(npu_device)
 
 

@@ -102,7 +102,7 @@ class RankProcesses:
         self._processes[rank].kill()
 
     def start(self, rank: int, function: Callable[..., Any], *arguments: Any) -> None:
-        """Let one rank begin a function without a process group."""
+        """Start a function of one rank without a process group."""
         task = _Task(function=function, arguments=arguments, store=None)
         self._connections[rank].send_bytes(pickle.dumps(task))
 

@@ -110,7 +110,7 @@ def test_host_does_not_wait_for_the_other_ranks(two_ranks: RankProcesses) -> Non
 
 
 def wait_long(rank: int) -> list[float]:
-    """Let rank 0 wait, on the device and the host, longer than the deadlock detector does."""
+    """Make rank 0 wait, on the device and the host, longer than the deadlock detector does."""
     tensor = torch.ones(2).to("npu")
     dist.barrier()
     torch_npu.npu.synchronize()

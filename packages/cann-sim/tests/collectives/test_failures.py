@@ -42,7 +42,7 @@ def test_different_counts_fail_on_all_ranks_with_what_each_is_at(two_ranks: Rank
         assert "HcclAllReduce of 5 float32, sum" in message
         assert "rank 0: " in message
         assert "rank 1: " in message
-    # The ranks go on in a new group.
+    # The ranks continue in a new group.
     assert two_ranks.run(reduce_ones) == [2.0, 2.0]
 
 
@@ -114,7 +114,7 @@ def test_missing_rank_is_named_at_the_timeout(two_ranks: RankProcesses) -> None:
     assert "EI0002" in first
     assert "HcclAllReduce of 4 float32, sum waited 4.0 s (HCCL_EXEC_TIMEOUT)" in first
     assert "ranks that did not come: rank 1 (process " in first
-    # One that comes later is told too.
+    # One that arrives later gets the error too.
     assert "the communicator failed: rank 0: HcclAllReduce of 4 float32" in second
 
 

@@ -17,7 +17,7 @@ Function = Callable[..., torch.Tensor]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # torch_npu says on every other call that it leaves its internal formats alone, as told to.
+    # torch_npu warns on every other call that it does not use its internal formats, as configured.
     config.addinivalue_line("filterwarnings", "ignore:.*internal format.*:UserWarning")
     config.addinivalue_line("filterwarnings", "ignore:.*do not support double.*:UserWarning")
     config.addinivalue_line("filterwarnings", "ignore:_aminmax is deprecated:UserWarning")

@@ -60,7 +60,7 @@ def test_two_tensors_broadcast_and_round(conformance: Any, name: str, dtype: tor
         (random(0, 5, dtype=dtype), random(1, 5, seed=1, dtype=dtype)),
         (random(1, dtype=dtype)[0], random(1, seed=1, dtype=dtype)),
     ]
-    # Composed cases hand a rounded intermediate over to the next operator.
+    # Composed cases pass a rounded intermediate to the next operator.
     magnitude = torch.tensor(8.0).double()
     for a, b in pairs:
         conformance.check(BINARY[name], a, b, roundings=2, ulps=16, magnitude=magnitude)

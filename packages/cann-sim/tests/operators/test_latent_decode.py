@@ -114,7 +114,7 @@ def chosen_keys(table: torch.Tensor) -> torch.Tensor:
 def test_caches_are_read_by_sparse_attention_over_chosen_keys(weights: int) -> None:
     caches = BY_TILE if weights else PLAIN
     call = PrologCall(3, weights, caches, packed=True, tokens=TOKENS)
-    # The sequence lies in the pages 2 and 0.
+    # The sequence is in the pages 2 and 0.
     slots = torch.cat([32 + torch.arange(16), torch.arange(TOKENS - 16)])
     query, rope, latent, key_rope = call.run("PA_BSND", slots)[:4]
     table = torch.tensor([[2, 0]]).int().to("npu")

@@ -108,7 +108,7 @@ class Batch:
 
 
 def compare(scores: torch.Tensor, chosen: torch.Tensor, visible: int) -> None:
-    """The largest scores are chosen in falling order, as far as float32 tells them apart."""
+    """The largest scores are chosen in falling order, as far as float32 distinguishes them."""
     count = max(0, min(visible, COUNT))
     assert (chosen[count:] == -1).all()
     order = chosen[:count].long()

@@ -150,7 +150,7 @@ def test_lstm_cell_and_its_gradients_equal_torch(
     biased: bool,
 ) -> None:
     states, parameters, x = network(1, False, biased, torch.float32)
-    # The two products stand for themselves, so that nothing but the cell rounds.
+    # The two products are exact, so that only the cell rounds.
     gates = [
         (x[0] @ parameters[0].t()).to(dtype),
         (states[0][0] @ parameters[1].t()).to(dtype),

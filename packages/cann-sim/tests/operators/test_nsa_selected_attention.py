@@ -45,7 +45,7 @@ def run(*tensors: torch.Tensor, **options: Any) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("masked", [False, True])
 def test_queries_see_their_blocks(conformance: Any, dtype: torch.dtype, masked: bool) -> None:
-    """With a mask torch_npu asks for the causal mode, whatever the mask holds."""
+    """With a mask torch_npu requests the causal mode, whatever the mask is."""
     query, key, value, chosen = operands(dtype)
     options = {"atten_mask": CAUSAL.to("npu")} if masked else {}
     output, largest, total = run(query, key, value, chosen, **options)

@@ -207,7 +207,7 @@ def test_gelu_follows_the_scaled_product(
 ) -> None:
     x1, x2 = integers(5, 64), integers(64, 32, seed=1)
     weight, token = scales(32, dtype=torch.bfloat16), scales(5, seed=3)
-    # torch_npu gives float16 beside scales in float32.
+    # torch_npu passes float16 with scales in float32.
     weight = weight if dtype == torch.bfloat16 else weight.float()
     bias = None if addend is None else torch.arange(-4, 28).to(addend)
     torch_npu.npu.config.allow_internal_format = nz

@@ -184,7 +184,7 @@ def test_interleave_rope_sorts_neighbours_into_halves(
 
 
 def test_interleave_rope_takes_a_view_which_the_operator_makes_contiguous() -> None:
-    # As an engine calls it: the rotary part of a query, behind a part that is not turned.
+    # As an engine calls it: the rotary part of a query, after a part that is not rotated.
     cos, sin = angles((6, 1, 1, 64), torch.bfloat16)
     part = random(6, 4, 192, dtype=torch.bfloat16).to("npu")[..., 128:].view(6, 4, 1, 64)
     assert not part.is_contiguous()

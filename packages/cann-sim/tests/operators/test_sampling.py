@@ -155,7 +155,7 @@ def test_remaining_forms_have_their_distributions() -> None:
     drawn = torch.empty(COUNT, device="npu").bernoulli_(0.25).cpu()
     assert abs(drawn.mean().item() - 0.25) < mean_bound(0.44)
     whole = torch.empty(COUNT, dtype=torch.uint8, device="npu").random_().cpu()
-    # torch_npu asks for [0, 255).
+    # torch_npu requests [0, 255).
     assert len(set(whole.tolist())) == 255
 
 

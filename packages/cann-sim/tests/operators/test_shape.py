@@ -79,7 +79,7 @@ def test_flat_repeats_by_count() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_many_long_parts_are_copied_at_once(dtype: torch.dtype) -> None:
-    # torch_npu asks for one operator where more than 32 parts hold more than 65536 columns.
+    # torch_npu calls another operator if more than 32 parts have more than 65536 columns.
     sizes = [*range(1950, 1983), 1989]
     values = torch.arange(2 * sum(sizes)).remainder(253).view(2, -1).to(dtype)
     parts = [torch.empty(2, size, dtype=dtype, device="npu") for size in sizes]

@@ -192,8 +192,8 @@ def test_kernel_starts_at_the_latest_of_its_submission_and_the_event(
     found: dict[str, Any], times: Times
 ) -> None:
     between, end = found["two_streams_and_an_event"]
-    # The first record ends a control task behind the host's call, the kernel begins when it is
-    # launched, and the second record is a control task behind it.
+    # The first record ends a control task after the host's call, the kernel begins when it is
+    # launched, and the second record is a control task after it.
     assert between == near(LAUNCH + times.large)
     # The event is there before the second launch, so that is what the second kernel waits for.
     assert end == near(2 * LAUNCH + times.small)

@@ -32,7 +32,7 @@ def test_random_numbers_of_replays_are_those_of_eager_calls(npu: Any) -> None:
         graph.replay()
         assert torch.equal(uniform.cpu(), expected[0])
         assert torch.equal(normal.cpu(), expected[1])
-    # What is drawn behind the replays goes on from there.
+    # Numbers drawn after the replays continue from there.
     assert torch.equal(torch.zeros(SHAPE, device="npu:0").uniform_().cpu(), eager[3][0])
     assert torch.equal(torch.zeros(SHAPE, device="npu:0").normal_().cpu(), eager[3][1])
 

@@ -28,7 +28,7 @@ def _free_afterwards(npu: Any) -> Iterator[None]:
 
 
 def interleaving(npu: Any, streams: list[Any], seed: int) -> float:
-    """Return a number that tells in which order two streams ran their tasks."""
+    """Return a number that encodes the order in which two streams ran their tasks."""
     value = torch.ones(1, device="npu:0", dtype=torch.float32)
     # What the first call of an operator loads takes time, and a silent host is overtaken.
     value.mul_(1.0).add_(0.0)

@@ -107,7 +107,7 @@ def test_captured_graph_takes_a_stream_and_memory_until_it_is_destroyed(npu: Any
     stream = npu.Stream()
     value = torch.zeros(1, device="npu:0")
     npu.synchronize()
-    # As the capture's beginning does: what tests before left behind would be counted.
+    # As the start of a capture does: leftovers of earlier tests would be counted.
     gc.collect()
     npu.empty_cache()
     streams, (memory, _) = free_streams(acl), npu.mem_get_info(0)

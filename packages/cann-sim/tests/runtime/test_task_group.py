@@ -226,7 +226,7 @@ def test_update_after_the_replay_by_chance_is_named(npu: Any) -> None:
         gate.wait(main)
     updatable.output.zero_()
     npu.synchronize()
-    graph.replay()  # stops behind the task
+    graph.replay()  # stops after the task
     while ctypes.c_float.from_address(updatable.output.data_ptr()).value == 0.0:
         time.sleep(0.001)
     updatable.update(5.0)
@@ -286,7 +286,7 @@ def test_group_left_open_fails_the_end_of_the_capture(npu: Any) -> None:
         npu.graph_task_group_begin(stream)
         with pytest.raises(RuntimeError, match=f"(?s){GROUP_STATUS}.*still open"):
             graph.capture_end()
-        # The allocator of torch_npu 2.10 goes on as if the capture were under way, and then begins
+        # The allocator of torch_npu 2.10 continues as if the capture were running, and then begins
         # no other: whichever test comes next must not depend on it.
         end = getattr(sys.modules["torch_npu"]._C, "_npu_endAllocateCurrentStreamToPool", None)
         if end is not None:

@@ -104,7 +104,7 @@ def missing_record(protocol: Protocol) -> None:
 
 
 def two_updaters(protocol: Protocol) -> None:
-    """Two updates of one step; the second comes after the record that lets the replay go on."""
+    """Two updates of one step; the second comes after the record that releases the replay."""
     for step in range(STEPS):
         protocol.streams[0].wait_stream(protocol.npu.current_stream())
         protocol.replay(step)

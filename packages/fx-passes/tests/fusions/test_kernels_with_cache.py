@@ -133,7 +133,7 @@ def called(module: torch.fx.GraphModule) -> list[str]:
 def test_kernel_that_takes_positions_and_cache_is_used(
     biased: bool, rotary: int, level: GraphLevel
 ) -> None:
-    # Dynamo asks for `q.shape` where sizes are symbolic, which is a use of q elsewhere.
+    # Dynamo reads `q.shape` if sizes are symbolic, which is another use of q.
     dynamic = {0: 0, 4: 0} if level == "aten" else {}
     module = capture_graph(
         attention(biased=biased), inputs(rotary=rotary), level=level, dynamic=dynamic

@@ -119,7 +119,7 @@ def test_v_cut_into_heads_is_fused() -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_follows_v_is_recorded_as_it_runs(level: GraphLevel) -> None:
-    """v was a slice of qkv and is a result of the kernel, so its heads lie closer together."""
+    """v was a slice of qkv and is a result of the kernel, so its heads are closer together."""
     heads = AttentionHeads()
     base = qkv_function(heads)
 

@@ -418,7 +418,7 @@ def _difference(found: Outcome, expected: Outcome, *, exact: bool) -> str | None
 def test_random_programs_keep_all_that_can_be_seen(
     pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("CRITICAL")  # Dynamo tells each trace to whoever listens.
+    caplog.set_level("CRITICAL")  # Dynamo logs each trace.
     wanted = pytestconfig.getoption("programs")
     counts: Counter[str] = Counter()
     seed = pytestconfig.getoption("first_program")
@@ -444,7 +444,7 @@ def test_random_programs_keep_all_that_can_be_seen(
             failure: Exception | None = None
             try:
                 found, matches = _rewritten(kind, program, seed, _pipeline(kind), level=level)
-            except Exception as error:  # noqa: BLE001 - torch's own failures are told apart below
+            except Exception as error:  # noqa: BLE001 - torch's own failures are handled below
                 failure = error
             if found is None or _difference(found, expected, exact=exact) is not None:
                 # Torch cannot trace everything, and its traces and functional forms keep less than

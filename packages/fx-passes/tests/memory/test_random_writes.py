@@ -335,7 +335,7 @@ def _differ_as_by_rounding(
 def test_random_programs_of_writes_and_views_keep_their_meaning(
     pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("CRITICAL")  # Dynamo tells each trace to whoever listens.
+    caplog.set_level("CRITICAL")  # Dynamo logs each trace.
     wanted = pytestconfig.getoption("programs")
     counts: Counter[str] = Counter()
     seed = pytestconfig.getoption("first_program")

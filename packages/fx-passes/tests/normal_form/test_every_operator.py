@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore")
 DTYPES = (torch.float32, torch.int64, torch.bool)
 SEED = 11
-# LAPACK's least squares round by where memory lies: the same call twice gives other last bits.
+# LAPACK's least squares round depending on addresses: the same call twice gives other last bits.
 ROUNDED_BY_ADDRESS = frozenset({"linalg.lstsq"})
 
 

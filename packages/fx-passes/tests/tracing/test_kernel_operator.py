@@ -19,13 +19,13 @@ NAMESPACE = "fx_passes_test"
 
 
 def copy_bytes(source: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    """Write as a Triton kernel does, beside torch's dispatcher."""
+    """Write as a Triton kernel does, outside torch's dispatcher."""
     ctypes.memmove(output.data_ptr(), source.data_ptr(), source.nbytes)
     return output
 
 
 def scale(source: torch.Tensor, *, factor: float = 2.0) -> torch.Tensor:
-    """Return memory that was written likewise."""
+    """Return memory that was written in the same way."""
     result, scaled = torch.empty_like(source), source * factor
     ctypes.memmove(result.data_ptr(), scaled.data_ptr(), source.nbytes)
     return result

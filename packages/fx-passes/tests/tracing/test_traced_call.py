@@ -68,7 +68,7 @@ def test_all_memory_is_an_input_once_and_none_is_a_constant() -> None:
     model = _Model()
     call = fx_passes.trace_call(model.step)
     addresses = [tensor.data_ptr() for tensor in call.inputs]
-    # Weights too: a pass that folds constants would keep what engines load anew.
+    # Weights too: a pass that folds constants would keep what engines reload.
     assert sorted(addresses) == sorted(
         each.data_ptr() for each in (model.hidden, WEIGHT, model.cache, model.logits)
     )

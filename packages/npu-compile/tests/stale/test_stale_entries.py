@@ -81,7 +81,7 @@ def folder(kept: Path, tmp_path: Path) -> Path:
 
 
 class Operator:
-    """An operator that can be defined anew, as another process would define it."""
+    """An operator that can be redefined, as another process would define it."""
 
     def __init__(self) -> None:
         self.library: Any = None

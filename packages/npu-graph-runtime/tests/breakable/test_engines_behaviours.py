@@ -189,7 +189,7 @@ def test_memory_that_was_made_before_the_capture_may_be_read(
     assert values(result) == [7.0] * 4
 
 
-# Where breaks stand, and what they are.
+# The positions and kinds of breaks.
 
 
 def test_without_a_break_a_capture_is_one_segment(
@@ -391,7 +391,7 @@ def test_result_stays_though_nobody_but_the_graph_holds_it(
 
     x = full(npu, 1.0, 4096)
     graph, result = captured(npu, context, lambda: attention(x + 1) + 1)
-    # Were the result's memory given back, one of these would take it.
+    # If the result's memory were freed, one of these would reuse it.
     others = [full(npu, -999.0, 4096) for _ in range(8)]
     for value in (2.0, 3.0):
         x.fill_(value)

@@ -91,7 +91,7 @@ def run_world(seed: int, device: GraphDevice, *, breaks: bool) -> tuple[Graphed,
         theirs = (number, *arguments(random.Random(drawn), call, device))
         mine = (number, *arguments(random.Random(drawn), call, device))
         if draw.random() < 0.05:
-            # A row of what the function writes by itself, beside the arguments.
+            # A row that the function writes itself, in addition to the arguments.
             theirs = (*theirs[:1], eager.state[:1], *theirs[2:])
             mine = (*mine[:1], ours.state[:1], *mine[2:])
         with torch.inference_mode(mode=draw.random() < 0.1):

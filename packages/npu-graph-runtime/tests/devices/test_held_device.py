@@ -84,7 +84,7 @@ def test_advance_ends_where_nothing_can_run_and_the_next_synchronisation_says_wh
 
 
 def _reached_in_time(device: FakeDevice, seed: int, *, flushes: bool) -> bool:
-    """Let a direct stream wait for an event of another, and return whether it did."""
+    """Make a direct stream wait for an event of another, and return whether it did."""
     queued, direct = device.create_stream(), device.create_direct_stream()
     value, seen = torch.zeros(1), torch.zeros(1)
     with device.use_stream(queued):

@@ -107,7 +107,7 @@ def test_never_more_than_three_percent_slower_than_the_best_of_its_own_figures(
 
 
 def test_a_drift_of_the_machine_affects_all_candidates_equally(fake: FakeDevice) -> None:
-    # Twice as slow at the end as at the beginning; measured one behind the other, eager would win.
+    # Twice as slow at the end as at the beginning; measured one after the other, eager would win.
     steps = 3 * 9
     clock = Clock(1 + each / steps for each in range(steps))
 

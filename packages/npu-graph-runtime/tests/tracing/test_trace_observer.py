@@ -110,7 +110,7 @@ def test_session_ends_with_the_memory_of_each_pool(npu: NpuDevice) -> None:
 
     (session,) = (event for event in events if event["name"] == "1 graphs")
     pools = session["args"]["pools"]
-    assert len(pools) > 1  # that of the graphs beside that of all else
+    assert len(pools) > 1  # that of the graphs and that of everything else
     assert all(pool["reserved"] >= pool["allocated"] >= 0 for pool in pools.values())
     curves = [event for event in events if event["ph"] == "C"]
     assert len(curves) == 3

@@ -249,7 +249,7 @@ CASES = (
     *(
         Case(
             operator="aclnnRotaryPositionEmbeddingGrad",
-            # torch_npu asks for the gradients of the angles where they have one.
+            # torch_npu requests the gradients of the angles if they have one.
             call=lambda x, g, c, s, mode=mode: NPU.npu_rotary_mul_backward(
                 g, x, c.detach().requires_grad_(), s, mode
             ),

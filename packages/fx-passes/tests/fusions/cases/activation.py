@@ -291,7 +291,7 @@ _SUM_CASES = (
 
 ACTIVATION_CASES = (
     *_gated_cases("fuse_swiglu", {"silu": functional.silu}),
-    # torch_npu computes the plain `gelu` by one form whatever is asked for, which shows in float32.
+    # torch_npu computes plain `gelu` by one form whichever is requested, which shows in float32.
     *_gated_cases(
         "fuse_geglu", {"tanh": _tanh_gelu, "error_function": _gelu}, (torch.bfloat16, torch.float16)
     ),

@@ -90,7 +90,7 @@ _WRITTEN_OUT = FusionCase(
         NearMissCase(name="strides", function=lambda x: x.t().contiguous().view(8, -1).exp()),
     ),
 )
-# AOTAutograd drops what already is as asked for.
+# AOTAutograd drops what already is as requested.
 _BEFORE_ATEN = (
     _case(
         "remove_cast", lambda x: x.to(x.dtype) * 2, lambda x: x.to(torch.float32) * 2, _ONLY_DYNAMO

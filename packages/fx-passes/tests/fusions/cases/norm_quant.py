@@ -88,7 +88,7 @@ def _static_inputs(*, divide: bool, offset: bool = True, size: int = _HIDDEN) ->
         x, residual, weight = norm_inputs(dtype, device, tokens)
         (beta,) = random_tensors((_HIDDEN,), dtype=dtype, device=device, seed=2)
         scale, shift = quant_factors(dtype, device, size=size, divide=divide)
-        # The operator that divides takes whole numbers beside float16.
+        # The operator that divides accepts integers with float16.
         if divide and dtype == torch.float16:
             shift = shift.to(torch.int32)
         return [x, residual, weight, beta, scale, *([shift] if offset else [])]
