@@ -37,7 +37,7 @@ void Faults() {
   CHECK_OK(aclrtDestroyStream(stream));
 }
 
-// A kernel fails while streams of other threads work and wait; all of them are told, and the device is restarted.
+// A kernel fails while streams of other threads work and wait; all of them get the error, and the device is restarted.
 void Stop() {
   auto* word = DeviceMemory<uint64_t>(1);
   const std::vector<aclrtStream> streams = NewStreams(4);
@@ -91,7 +91,7 @@ void Deadlock() {
   CHECK_OK(aclrtFree(word));
 }
 
-// Slower than the deadlock time, and yet none: nothing that can go on is held up by what it waits for.
+// Slower than the deadlock time, and yet none: nothing that can continue is blocked.
 void SlowWorkers() {
   auto* words = DeviceMemory<uint64_t>(2);
   const std::vector<aclrtStream> streams = NewStreams(2);
@@ -101,7 +101,7 @@ void SlowWorkers() {
   Launch(streams[1], "own", [freed_slowly = std::move(freed_slowly)] {});
   CHECK_OK(aclrtValueWrite(&words[0], 1, 0, streams[1]));
   CHECK_OK(aclrtSynchronizeStream(streams[0]));
-  // Memory that nothing of this device writes, as another process may: a wait for it has come to its end and was not told.
+  // Memory that nothing of this device writes, as another process may: a wait for it has ended without notification.
   CHECK_OK(aclrtValueWait(&words[1], 1, ACL_STREAM_WAIT_VALUE_EQ, streams[0]));
   CHECK_CODE(aclrtSynchronizeStreamWithTimeout(streams[0], 50), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
   __atomic_store_n(&words[1], 1, __ATOMIC_SEQ_CST);

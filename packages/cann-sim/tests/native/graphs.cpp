@@ -53,7 +53,7 @@ void Captures() {
       CHECK_OK(aclrtSynchronizeStream(streams[0]));
       CHECK(forked.total == 4);
       CHECK_OK(aclmdlRIDestroy(forked.graph));
-      // A capture that nobody joins fails, and the streams go on.
+      // A capture that nobody joins fails, and the streams continue.
       const aclrtEvent fork = NewEvent();
       CHECK_OK(aclmdlRICaptureBegin(streams[0], ACL_MODEL_RI_CAPTURE_MODE_RELAXED));
       CHECK_OK(aclrtRecordEvent(fork, streams[0]));
@@ -96,7 +96,7 @@ void Destruction() {
     CHECK_OK(aclmdlRIDestroy(forked.graph));
     CHECK_OK(aclrtSynchronizeStream(streams[0]));
     CHECK(forked.total == 2 * 4);
-    // What is queued behind a running kernel is dropped, or has run; never half of it.
+    // What is queued after a running kernel is dropped, or has run; never half of it.
     auto count = std::make_shared<int>(0);
     for (int number = 0; number < 10; ++number) {
       Launch(streams[1], "queued", [count] { ++*count; });

@@ -65,14 +65,14 @@ class Call {
   Call& operator=(const Call&) = delete;
   virtual ~Call() = default;
   virtual void set(std::size_t index, const Value& value) = 0;
-  // Whether it reads a list of integers anew in every run, so that it may be assigned to.
+  // Whether it reads a list of integers again in every run, so that it may be assigned to.
   virtual bool shares_integers() const { return false; }
   // Throws where the launch is refused. `stream` is an aclrtStream.
   virtual void run(void* stream) = 0;
 };
 
 // Through torch's dispatcher, on the current stream of the thread, which must be `stream`. Any operator; every call unpacks
-// all arguments anew.
+// all arguments again.
 class OperatorCall : public Call {
  public:
   OperatorCall(c10::OperatorHandle op, const Values& values) : op_(std::move(op)) {

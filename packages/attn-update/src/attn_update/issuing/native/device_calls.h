@@ -1,4 +1,4 @@
-// The calls of CANN's runtime around a launch, at the addresses that the device told.
+// The calls of CANN's runtime around a launch, at the addresses that the device returned.
 #pragma once
 
 #include <c10/util/Exception.h>

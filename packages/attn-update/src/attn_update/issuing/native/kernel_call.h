@@ -1,5 +1,5 @@
 // Calls of CANN's fused attention past torch: tensors are described once, a step replaces what changed. Which kernel takes
-// what stands in attn_update/issuing/kernels/kernel_signature.py.
+// the tables in attn_update/issuing/kernels/kernel_signature.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>

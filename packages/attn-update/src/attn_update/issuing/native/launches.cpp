@@ -31,7 +31,7 @@ namespace {
 
 using namespace attn_update;
 
-// The kernels past torch's dispatcher, and what is around them; empty where torch_npu does not tell.
+// The kernels without torch's dispatcher, and the calls around them; empty if torch_npu does not expose them.
 class Kernels {
  public:
   explicit Kernels(py::dict calls) : calls_(std::move(calls)) {
@@ -318,7 +318,7 @@ class Launches {
     return static_cast<std::size_t>(*found);
   }
 
-  // Gives a value to all launches of a slot. Returns whether all of them read its list of integers anew in every run.
+  // Gives a value to all launches of a slot. Returns whether all of them read its list of integers again in every run.
   bool give(std::size_t slot, std::string_view name, const Value& value) {
     bool all_share = true;
     for (auto& launch : launches_) {

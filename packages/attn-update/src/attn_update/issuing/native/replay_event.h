@@ -1,4 +1,4 @@
-// Events behind replays, recorded and waited for past torch's launch queue.
+// Events after replays, recorded and waited for without torch's launch queue.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -53,7 +53,7 @@ class ReplayEvents {
  public:
   explicit ReplayEvents(const pybind11::dict& calls) : calls_(calls) {}
 
-  // All that torch queued for the stream has to have been handed over.
+  // Everything that torch queued for the stream must have been flushed.
   std::unique_ptr<ReplayEvent> record(std::uint64_t stream) const {
     return std::make_unique<ReplayEvent>(calls_, as_pointer<void*>(stream));
   }

@@ -29,7 +29,7 @@ class Arguments {
   const atb::VariantPack& tensors_;
 };
 
-// The values of an int32 tensor of `torch_npu` that lies in host memory.
+// The values of an int32 tensor of `torch_npu` in host memory.
 std::vector<int64_t> HostValues(const operators::Tensor& tensor);
 
 }  // namespace cann_sim::atb_library

@@ -35,7 +35,7 @@ struct Tensor {
   uint64_t dataSize = 0;
 };
 
-// A list of at most 64 values, in place; a longer one lies in `heap_`. Made by the caller, only read here.
+// A list of at most 64 values, in place; a longer one is in `heap_`. Made by the caller, only read here.
 template <class T>
 class SVector {
  public:

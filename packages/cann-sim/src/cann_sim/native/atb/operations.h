@@ -1,4 +1,4 @@
-// The ATB operations that are made from parameters. Each checks the tensors, in the order in which torch_npu hands them over,
+// The ATB operations that are made from parameters. Each checks the tensors, in the order in which torch_npu passes them,
 // and refuses by throwing a Refusal.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Attention over sequences whose queries lie behind one another, which is the form of all attention operations of ATB.
+// Attention over sequences whose queries are concatenated, which is the form of all attention operations of ATB.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Quantisation to int8 with given scales: element by element, and behind RMSNorm.
+// Quantisation to int8 with given scales: element by element, and after RMSNorm.
 
 #include "../operators/quantization/quantization.h"
 

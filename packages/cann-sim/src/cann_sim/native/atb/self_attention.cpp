@@ -1,4 +1,4 @@
-// SelfAttention: attention over whole sequences, packed, whose keys are packed too or lie in a paged cache behind a prefix.
+// SelfAttention: attention over whole sequences, packed, whose keys are packed too or in a paged cache, after a prefix.
 // Lengths are CPU tensors, which become part of the launch.
 
 #include "../operators/cost/attention_work.h"

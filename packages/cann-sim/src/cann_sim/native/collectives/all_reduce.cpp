@@ -1,5 +1,5 @@
 // AllReduce: every rank gets the reduction of what all ranks give. Each rank reduces one share of it, in the order of the
-// ranks, and hands it to the others, so all have the same bits.
+// ranks, and passes it to the others, so all have the same bits.
 
 #include <cstring>
 #include <vector>

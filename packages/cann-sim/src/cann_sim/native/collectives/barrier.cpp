@@ -1,4 +1,4 @@
-// Barrier: the stream goes on when every rank's has come to it.
+// Barrier: the stream continues when the streams of all ranks have reached it.
 
 #include "../runtime/counters.h"
 #include "exchange.h"

@@ -18,7 +18,7 @@
 
 namespace cann_sim::collectives {
 
-// How a rank waits for others. Those that run at the same time are often a few microseconds behind, so it first lets others run
+// How a rank waits for others. Those that run at the same time are often a few microseconds late, so it first lets others run
 // so many times; then it sleeps, at most so long at once.
 constexpr size_t kYields = 40;
 constexpr uint32_t kSleepMilliseconds = 50;
@@ -37,7 +37,7 @@ class Communicator {
 
   SharedSegment& segment() { return *segment_; }
 
-  // Ends what waits in this process, now and later, and tells the other ranks.
+  // Ends all waits in this process, now and later, and notifies the other ranks.
   void Leave();
   // Every rank that waits, or comes later, fails with the text.
   void Fail(const std::string& text);
@@ -55,7 +55,7 @@ class Communicator {
   void Await(const std::string& what, const Missing& missing);
 
   // Waits for something to change, like Await, but only once and at most so long. `since` is of the time before the caller
-  // looked whether it could go on, `begun` of the time when it last did.
+  // checked whether it could continue, `begun` of the time when it last did.
   using Clock = std::chrono::steady_clock;
   void Pause(const std::string& what, const Missing& missing, uint32_t since, Clock::time_point begun, uint32_t milliseconds);
 
@@ -90,7 +90,7 @@ class Communicator {
   std::atomic<bool> left_{false};
 };
 
-// The one behind a handle; null (with the refusal made) where there is none.
+// The one of a handle; null (with the error set) if there is none.
 std::shared_ptr<Communicator> FindCommunicator(const char* function, HcclComm handle);
 
 }  // namespace cann_sim::collectives

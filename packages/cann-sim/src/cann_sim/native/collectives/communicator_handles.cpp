@@ -37,7 +37,7 @@ std::vector<std::shared_ptr<Communicator>> LivingCommunicators() {
   return found;
 }
 
-// A stream that failed skips what is behind, collectives too: the other ranks would wait for them, or take the next one for
+// A failed stream skips its later tasks, including collectives: the other ranks would wait for them, or take the next one for
 // them.
 void FailAll(const std::string& what) {
   for (const std::shared_ptr<Communicator>& communicator : LivingCommunicators()) {

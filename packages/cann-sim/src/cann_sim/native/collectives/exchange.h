@@ -1,4 +1,4 @@
-// One collective while it runs on one rank: the ranks check that they are at the same one, and hand each other data by
+// One collective while it runs on one rank: the ranks check that they are at the same one, and exchange data by
 // chunks through their windows.
 #pragma once
 
@@ -18,12 +18,12 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   // The ranks' windows of this chunk, of kWindowBytes. Each rank writes to its own before a meeting, and reads those of others
-  // behind it.
+  // after it.
   char* own_window() { return window(communicator_.rank); }
   char* window(uint32_t rank);
 
   // Writes the reduction of what all windows hold from the offset on. It goes in the order of the ranks, so that all ranks that
-  // make it have the same bits. `into` must not lie in a window.
+  // make it have the same bits. `into` must not be in a window.
   void ReduceWindows(size_t offset, char* into, size_t count, HcclDataType type, HcclReduceOp reduction);
 
   // Waits until every rank has come here. The first time, throws DeviceFailure where one is at something else.

@@ -1,5 +1,5 @@
 // Messages from one rank to another. A send ends when the other rank has received, as on a device; messages of one call run
-// beside each other.
+// concurrently.
 #pragma once
 
 #include <acl/acl_base_rt.h>

@@ -1,4 +1,4 @@
-// A process of this machine, told from a later one with the same number.
+// A process of this machine, distinguished from a later one with the same number.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct Process {
 };
 
 Process ThisProcess();
-// False also where it has ended and its parent has not asked for its status yet.
+// False also if it has ended and its parent has not read its status yet.
 bool IsAlive(const Process& process);
 
 }  // namespace cann_sim::collectives

@@ -26,7 +26,7 @@ void ReduceScatter(Communicator& communicator, const char* from, char* into, con
       std::memcpy(exchange.own_window() + rank * count * size, from + (rank * share.count + first) * size, count * size);
     }
     exchange.Meet();
-    // A result may lie where this rank's share of the input is: that has been read.
+    // A result may overlap this rank's share of the input, which has been read.
     exchange.ReduceWindows(communicator.rank * count * size, into + first * size, count, share.type, reduction);
     exchange.NextChunk();
   });

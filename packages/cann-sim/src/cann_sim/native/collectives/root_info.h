@@ -1,4 +1,4 @@
-// The blob that one rank makes and hands to the others, and by which they find the memory that they have in common.
+// The blob that one rank creates and passes to the others, by which they find their common memory.
 #pragma once
 
 #include "interface.h"

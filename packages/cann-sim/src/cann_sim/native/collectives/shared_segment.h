@@ -1,5 +1,5 @@
 // The memory that the ranks of a communicator have in common: who they are, how far each has come, and the bytes that they
-// hand each other. It is a file without a name, so it is gone with the last process that has it, however that one ends.
+// exchange. It is a file without a name, so it is gone with the last process that has it, however that one ends.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ constexpr size_t kWindowBytes = 1 << 20;
 constexpr size_t kChannelBytes = 128 << 10;
 constexpr size_t kTextBytes = 1024;
 
-// What a rank is asked for. Those of all ranks have to be equal.
+// The request of a rank. Those of all ranks must be equal.
 struct Description {
   char operation[32];
   char details[96];  // elements, data type, reduction, root

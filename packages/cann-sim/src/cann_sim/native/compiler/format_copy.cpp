@@ -16,7 +16,7 @@ namespace cann_sim {
 
 namespace {
 
-// Matrices [rows, columns], one behind the other, whose NZ form is [columns / width, rows / height, height, width].
+// Concatenated matrices [rows, columns], whose NZ form is [columns / width, rows / height, height, width].
 struct Blocks {
   size_t item;
   int64_t matrices, rows, columns, height, width;
@@ -69,11 +69,11 @@ void CopyBlocks(const Blocks& blocks, char* plain, char* nz, bool to_nz) {
   }
 }
 
-// A tensor [batch, channels, depth, height, width] whose channels lie in groups of `group`: the rest, then those of a group.
+// A tensor [batch, channels, depth, height, width] whose channels are stored in groups of `group`: the rest, then those of a group.
 struct Channels {
   size_t item;
   int64_t batch, channels, depth, height, width, group;
-  bool fractal;  // as a weight: the batch lies inside, in groups of kBatchGroup
+  bool fractal;  // as a weight: the batch is inside, in groups of kBatchGroup
 };
 
 constexpr int64_t kBatchGroup = 16;

@@ -1,4 +1,4 @@
-// Copies between the plain order of a matrix and the NZ order, which torch_npu asks the operator compiler for.
+// Copies between the plain order of a matrix and the NZ order, for which torch_npu calls the operator compiler.
 #pragma once
 
 #include <acl/acl_base_rt.h>

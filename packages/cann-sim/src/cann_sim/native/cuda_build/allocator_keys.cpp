@@ -1,8 +1,8 @@
-// Lets torch_npu be loaded beside a CUDA build of torch.
+// Lets torch_npu be loaded with a CUDA build of torch.
 //
 // Each back end of torch registers the keys that its allocator adds to PYTORCH_ALLOC_CONF in one set, when its library is
 // loaded, and a key that is in the set already ends the process. A CUDA build registers CUDA's, and torch_npu from 2.10.0.post7
-// on has some of the same names. The back end that comes last has the parser, so behind torch_npu CUDA's keys mean nothing: they are taken out
+// on has some of the same names. The back end that comes last has the parser, so after torch_npu CUDA's keys have no meaning: they are taken out
 // before it is loaded, and what remains is what a CPU build of torch has.
 //
 // The linker loads, and initialises, what this library needs before it: torch's CUDA library has registered its keys when the

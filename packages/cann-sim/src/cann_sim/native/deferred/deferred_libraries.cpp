@@ -34,7 +34,7 @@ struct DeferredLibrary {
   void* handle = nullptr;
 };
 
-// What lies beside this library (native_build.py): a Python that can build, then the names of the libraries in their order.
+// The file next to this library (native_build.py): a Python that can build, then the names of the libraries in their order.
 struct DeferredLibraries {
   fs::path build;  // the folder of the whole build
   std::string python;
@@ -125,7 +125,7 @@ void* FindDeferred(const char* name) {
         throw std::runtime_error(std::string("expected a library that can be loaded, found: ") + dlerror());
       }
     });
-    // A look-up goes on into what a library links to, which includes the functions that jump here.
+    // A look-up continues in the libraries that a library links to, which includes the functions that jump here.
     void* const found = dlsym(library.handle, name);
     Dl_info where{};
     if (found != nullptr && dladdr(found, &where) != 0 && library.path == fs::canonical(where.dli_fname)) {

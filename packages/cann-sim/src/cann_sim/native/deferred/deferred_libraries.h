@@ -1,4 +1,4 @@
-// Libraries that a first start does not wait for: they are compiled behind it, and loaded when a function of theirs is called.
+// Libraries that a first start does not wait for: they are compiled after it, and loaded when a function of theirs is called.
 #pragma once
 
 #include <string>

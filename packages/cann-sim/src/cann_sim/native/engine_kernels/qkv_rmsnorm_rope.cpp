@@ -31,7 +31,7 @@ struct QkvCall {
   double epsilon;
 };
 
-// Rounded to bfloat16 once, behind weight and bias, as the kernel's source does.
+// Rounded to bfloat16 once, after weight and bias, as the kernel's source does.
 void NormHead(const QkvCall& call, int part, const Element* head, Element* normed) {
   double squares = 0;
   for (int64_t i = 0; i < call.head_dim; ++i) {
@@ -48,7 +48,7 @@ void NormHead(const QkvCall& call, int part, const Element* head, Element* norme
   }
 }
 
-// In bfloat16, each product and each sum rounded; what lies behind `rotary_dim` stays as it is.
+// In bfloat16, each product and each sum rounded; what follows `rotary_dim` is copied.
 void RotateHead(const QkvCall& call, const Element* angles, Element* head) {
   const int64_t half = call.rotary_dim / 2;
   for (int64_t i = 0; i < half; ++i) {

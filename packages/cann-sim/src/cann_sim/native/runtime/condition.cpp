@@ -21,7 +21,7 @@ using cann_sim::Graph;
 using cann_sim::Stream;
 using cann_sim::StreamState;
 
-// The condition behind a handle, which is its address; null where no living graph owns it.
+// The condition of a handle, which is its address; null where no living graph owns it.
 std::shared_ptr<Condition> FindCondition(aclmdlRICondHandle handle) {
   for (const std::shared_ptr<Graph>& graph : cann_sim::LivingGraphs()) {
     for (const std::shared_ptr<Condition>& condition : graph->conditions) {

@@ -25,7 +25,7 @@ class Condition {
   aclmdlRICondTaskType type = ACL_MODEL_RI_COND_TYPE_IF;
   std::vector<std::shared_ptr<Graph>> children;  // empty until a task uses the condition
 
-  // Puts the default value in place, here and in the children, where that was asked for.
+  // Puts the default value in place, here and in the children, if requested.
   void Reset();
   // Runs the children that the value selects, on the calling thread.
   void Run();

@@ -1,5 +1,5 @@
 // What CANN declares of conditional tasks. torch_npu has these declarations in its headers from 2.12 on; one before that never
-// asks for the functions, and is given the same library.
+// looks up the functions, and gets the same library.
 #pragma once
 
 #include <acl/acl_rt.h>

@@ -13,7 +13,7 @@ namespace {
 // Never destroyed: worker threads may still count while the process exits.
 struct LaunchNames {
   std::mutex mutex;
-  // By address: the text of a name may lie in several libraries.
+  // By address: the text of a name may be in several libraries.
   std::unordered_map<const char*, uint64_t> counts;
 };
 

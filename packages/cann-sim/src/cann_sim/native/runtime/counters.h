@@ -15,10 +15,10 @@ struct Counters {
   std::atomic<uint64_t> updated_launches{0};   // kernel launches that replaced a task of a graph
   std::atomic<uint64_t> task_updates{0};       // pairs of task update begin and end that succeeded
   std::atomic<uint64_t> captures{0};           // captures that ended with a graph
-  std::atomic<uint64_t> replays{0};            // replays that were asked for
+  std::atomic<uint64_t> replays{0};            // requested replays
   std::atomic<uint64_t> replayed_kernels{0};   // kernels that ran inside replays
   std::atomic<uint64_t> synchronisations{0};   // calls that made the host wait for the device
-  std::atomic<uint64_t> copies{0};             // memory copies that were asked for, captured ones included
+  std::atomic<uint64_t> copies{0};             // requested memory copies, including captured ones
   std::atomic<uint64_t> blocking_copies{0};    // those of them that made the host wait
   std::atomic<uint64_t> copied_bytes{0};
   std::atomic<uint64_t> collectives{0};       // collectives, sends and receipts that began to run, in replays too

@@ -30,7 +30,7 @@ struct Device {
   // Ends the naps of workers that have tasks.
   void WakeWorkers();
 
-  // Whether it stopped at a failure, or hangs and the host was told so.
+  // Whether it stopped at a failure, or hangs and this was reported to the host.
   bool MustRestart();
   // Ends the tasks that run, drops those that were given, and lets the device work again after a failure.
   void AbortTasks();
@@ -38,7 +38,7 @@ struct Device {
   // Streams that captured graphs hold, which count towards the limit. False where the limit is reached.
   bool HoldGraphStream();
   void ReleaseGraphStream();
-  // Streams that can still be made or held.
+  // Streams that can still be created or captured.
   size_t FreeStreams();
 
  private:

@@ -32,7 +32,7 @@ struct StreamFailure {
   std::string what;
 };
 
-// That of the stream whose worker calls; null where it is well. A record that runs nevertheless hands it to those who wait.
+// That of the stream whose worker calls; null where it is well. A record that runs nevertheless passes it to the waiting streams.
 std::shared_ptr<const StreamFailure> FailureOfThisStream();
 // Throws where there is one.
 void ThrowFailure(const std::shared_ptr<const StreamFailure>& failure);
@@ -46,24 +46,24 @@ class WithFailure {
   WithFailure& operator=(const WithFailure&) = delete;
 };
 
-// The failure that a device stopped at. Where aclrtSetStreamFailureMode asked for it, as torch_npu does for each of its
+// The failure that a device stopped at. If aclrtSetStreamFailureMode was called, as torch_npu does for each of its
 // streams, the first failure of a task stops all streams of the device: tasks are dropped, waits end, nothing is taken any
 // more and every synchronisation returns the code again, until aclrtDeviceTaskAbort.
 class DeviceStop {
  public:
   void AskFor() { asked_for_.store(true); }
-  // Keeps the first failure, where it was asked to stop at one.
+  // Keeps the first failure, if it was set to stop at one.
   void At(const std::shared_ptr<const StreamFailure>& failure);
-  // Stops it whether that was asked for or not; ends with Forget.
+  // Stops it in any case; ends with Forget.
   void Abort(const std::string& why);
   void Forget();
   // Null while the device works.
   std::shared_ptr<const StreamFailure> failure() const;
   // The same for an answer to the host, which knows of it from then on.
   std::shared_ptr<const StreamFailure> TellHost();
-  // What a device stopped at that no call of the host was told of; empty where there is none.
+  // What a device stopped at that was not yet reported to the host; empty if there is none.
   std::string Untold() const;
-  // The host was told that the tasks of the device wait for each other for ever.
+  // A deadlock of the tasks of the device was reported to the host.
   void HasHung() { hung_.store(true); }
   bool hung() const { return hung_.load(); }
   // Refuses what a device that has stopped does not take; success where it works.
@@ -82,7 +82,7 @@ class DeviceStop {
 const DeviceStop* StopOfThisDevice();
 void WorkForDevice(const DeviceStop& stop);
 
-// Is told of every stream of this process that fails, by the worker of the stream.
+// Notified of every failed stream of this process, by the worker of the stream.
 using FailureObserver = void (*)(const std::string& what);
 CANN_SIM_EXPORT void ObserveFailures(FailureObserver observer);
 void TellOfFailure(const std::string& what);

@@ -122,7 +122,7 @@ aclError RefuseWhileCaptured(const char* function, Event& event) {
               std::string(function) + ": the event is part of a capture that has not ended");
 }
 
-// An event is of a device that has one: what the host asks of it is refused where that device has stopped.
+// An event is of a device that has one: the host's calls on it are rejected if that device has stopped.
 aclError RefuseWhereStopped(const char* function) {
   cann_sim::Device* device = cann_sim::CurrentDevice();
   return device == nullptr ? ACL_SUCCESS : device->stop.Refuse(function);

@@ -21,7 +21,7 @@ struct EventPoint {
   bool done = false;  // guarded by the monitor, as are the time and the failure
   std::shared_ptr<const StreamFailure> failure;  // of the stream that recorded it
   Known known;                                   // what had happened before it
-  std::atomic<int32_t> recorded_on{-1};  // the stream that was last told to record it; none below 0
+  std::atomic<int32_t> recorded_on{-1};  // the stream that last recorded it; none below 0
   std::chrono::steady_clock::time_point time;
 };
 

@@ -139,7 +139,7 @@ void Graph::ResetConditions() {
   }
 }
 
-// Branch 0 runs on the calling thread, the others beside it.
+// Branch 0 runs on the calling thread, the others concurrently.
 void Graph::RunTasks() {
   TheMonitor().Update([this] {
     for (const auto& point : points) {

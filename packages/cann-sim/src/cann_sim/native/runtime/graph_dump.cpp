@@ -60,7 +60,7 @@ std::string DescribeGraph(const Graph& graph) {
 
 extern "C" {
 
-// The arguments of kernels, which flag 1 asks for, are not known to the runtime; the other members are the same.
+// The arguments of kernels, which flag 1 requests, are not known to the runtime; the other members are the same.
 aclError aclmdlRIDebugJsonPrint(aclmdlRI handle, const char* path, uint32_t flags) {
   CANN_SIM_REQUIRE_POINTER("aclmdlRIDebugJsonPrint", path);
   const std::shared_ptr<Graph> graph = cann_sim::FindReplayableGraph("aclmdlRIDebugJsonPrint", handle);

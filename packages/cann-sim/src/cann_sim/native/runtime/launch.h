@@ -1,5 +1,5 @@
 // The seam between the runtime and an operator library: an operator validates its arguments, makes a kernel of them and
-// hands it over here. The runtime knows nothing else of operators.
+// passes it here. The runtime knows nothing else of operators.
 #pragma once
 
 #include <acl/acl_base_rt.h>

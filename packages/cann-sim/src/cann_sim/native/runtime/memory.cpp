@@ -29,7 +29,7 @@ struct Range {
   Device* device;
   bool allocated;  // and not mapped or registered
   uint64_t number = 0;
-  size_t guard = 0;  // bytes behind it that nobody may write to
+  size_t guard = 0;  // bytes after it that nobody may write to
 };
 
 struct Memory {
@@ -224,7 +224,7 @@ uint64_t AllocationOf(const void* address, size_t bytes) {
       return number;
     }
     const auto next = std::next(range);
-    // Allocations are apart; only mapped memory goes on.
+    // Allocations are separate; only mapped memory continues.
     if (range->second.allocated || next == memory.ranges.end() || next->first != range_end || next->second.allocated) {
       return 0;
     }
@@ -276,7 +276,7 @@ aclError aclrtMallocHost(void** address, size_t bytes) {
   return ACL_SUCCESS;
 }
 
-// The configuration asks for places and sizes of pages, which make no difference here.
+// The configuration requests locations and sizes of pages, which make no difference here.
 aclError aclrtMallocHostWithCfg(void** address, uint64_t bytes, aclrtMallocConfig* /*configuration*/) {
   return aclrtMallocHost(address, bytes);
 }

@@ -14,7 +14,7 @@ constexpr size_t kMemoryAlignment = 512;  // of device memory, in bytes
 
 enum class MemoryPlace : uint8_t { kUnknown, kDevice, kPinnedHost };
 
-// Where the address lies. Memory of which the runtime knows nothing is pageable host memory.
+// The location of the address. Memory unknown to the runtime is pageable host memory.
 MemoryPlace PlaceOf(const void* address);
 // Whether the address is memory of the host that aclrtHostRegister mapped into the devices.
 bool IsMappedHost(const void* address);
@@ -27,10 +27,10 @@ void GiveMemoryBack(Device& device, size_t bytes);
 size_t UsedMemory(const Device& device);
 // The size of the allocation that begins at the address; 0 where none does.
 size_t AllocatedBytes(const void* address);
-// Which allocation or mapping the whole range lies in, none other ever having the number; of mapped memory that lies side by side
+// The allocation or mapping that contains the whole range, by a unique number; of adjacent mapped memory
 // the latest. 0 where the range is not all the runtime's.
 uint64_t AllocationOf(const void* address, size_t bytes);
-// How many of the bytes that stand behind the allocation of the address, where memory is checked, are not as they were.
+// How many of the bytes after the allocation of the address, where memory is checked, are not as they were.
 size_t OverwrittenBehind(const void* address);
 // Notes that [address, address + bytes) is at the place. The range of an address that is forgotten was noted as a whole.
 // `allocated` says that it is freed by aclrtFree or aclrtFreeHost.

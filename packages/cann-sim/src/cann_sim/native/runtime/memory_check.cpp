@@ -208,7 +208,7 @@ std::string FindFreed(const Launch& launch, const char* when) {
   return "";
 }
 
-// The part of a range that lies in new memory, where the check is full, whether any of it was written. With the lock.
+// The part of a range that is in new memory, where the check is full, whether any of it was written. With the lock.
 bool IsUnwritten(const Shadow& shadow, uintptr_t first, uintptr_t end) {
   auto made = shadow.new_memory.upper_bound(first);
   if (made == shadow.new_memory.begin() || std::prev(made)->second < end) {

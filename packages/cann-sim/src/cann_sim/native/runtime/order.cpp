@@ -19,7 +19,7 @@ thread_local OrderedLane* this_lane = nullptr;
 struct Lanes {
   std::mutex mutex;
   size_t count = 0;                 // of numbers that were ever given
-  std::map<size_t, uint64_t> free;  // numbers that may be given again, with the time to go on from
+  std::map<size_t, uint64_t> free;  // numbers that may be reused, with the time to continue from
 };
 
 Lanes& TheLanes() {
@@ -40,7 +40,7 @@ class Outside {
     joined->Join(*known);
     known_ = std::move(joined);
   }
-  // The time of a lane goes on by one. Returns it.
+  // The time of a lane advances by one. Returns it.
   uint64_t Advance(size_t lane) {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto later = std::make_shared<VectorClock>(*known_);

@@ -1,9 +1,9 @@
 // What has to happen before what, by records, waits, launches and synchronisations, not by the order that a run happened to
 // take. So a task update and a replay that nothing orders are found in every run, not only in an unlucky one.
 //
-// All threads of the host count as one: what one of them waited for, launches of another come behind. Their own order among
+// All threads of the host count as one: what one of them waited for, launches of another come after. Their own order among
 // each other, by locks or queues, is not seen, and a mistake in it is not found. All other processes count as one too: what a
-// stream did before it recorded an event between processes, or before a collective ended, comes before what a stream does behind
+// stream did before it recorded an event between processes, or before a collective ended, comes before what a stream does after
 // such a wait or collective.
 #pragma once
 
@@ -18,10 +18,10 @@ namespace cann_sim {
 
 // Where updates or memory are checked, which they never are with CANN_SIM_KERNELS=null. Otherwise the calls below do nothing.
 bool OrderIsChecked();
-// Whether lanes tell each other anything: what had happened, or their virtual time.
+// Whether lanes notify each other of anything: what had happened, or their virtual time.
 bool OrderIsTold();
 
-// What had happened when it was told, and when that was; null where nothing is told.
+// What had happened at the notification, and its time; null without one.
 using Known = std::shared_ptr<const VectorClock>;
 
 // A lane of the device in the order of things. Its number goes to another lane when it is destroyed.
@@ -68,7 +68,7 @@ class OnLane {
 
 // What has happened before, for the lane of this thread, or for the host.
 Known TellKnown();
-// When it was told, by the virtual clock.
+// The time of the notification, by the virtual clock.
 int64_t TimeOf(const Known& known);
 // It has happened before everything that this lane, or the host, does from now on.
 void TakeKnown(const Known& known);

@@ -1,4 +1,4 @@
-// A library in LD_PRELOAD that stands before functions of the runtime finds the runtime's own by dlsym(RTLD_NEXT), which
+// A library in LD_PRELOAD that wraps functions of the runtime finds the runtime's own by dlsym(RTLD_NEXT), which
 // looks only at libraries that are visible to all. On a device the profiler's library makes the runtime one of those.
 
 #include <dlfcn.h>

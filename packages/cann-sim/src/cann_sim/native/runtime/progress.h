@@ -25,7 +25,7 @@ Progress& TheProgress();
 
 class Progress {
  public:
-  // Says what a wait waits for, at the time when it is asked.
+  // Describes what a wait waits for, at the time of the call.
   using What = std::function<std::string()>;
   // Whether a wait could end. Called with the monitor's lock.
   using Condition = std::function<bool()>;
@@ -52,7 +52,7 @@ class Progress {
     Run& operator=(const Run&) = delete;
   };
 
-  // While it lives, the place that the thread is at has this text behind it.
+  // While it lives, the position of the thread has this text after it.
   class Within {
    public:
     explicit Within(const std::string& what);
@@ -104,7 +104,7 @@ class Progress {
   };
 
   // What every worker that has a task waits for, where all of them wait and nothing happened for the deadlock time
-  // (CANN_SIM_DEADLOCK_SECONDS); else empty. A worker that the operating system has not yet let go on does not wait. Not
+  // (CANN_SIM_DEADLOCK_SECONDS); else empty. A worker that the operating system has not yet resumed does not wait. Not
   // called with the lock of a stream or of the monitor.
   std::string Stuck();
 

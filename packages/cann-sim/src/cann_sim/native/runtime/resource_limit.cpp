@@ -1,5 +1,5 @@
 // How many cores a device, a stream or a thread may use. A simulated device computes the same with any number; the limits
-// are kept and given back, because operators and engines plan by them.
+// are stored and returned, because operators and engines plan by them.
 
 #include <acl/acl_rt.h>
 

@@ -14,7 +14,7 @@ namespace {
 thread_local cann_sim::Lane* current_lane = nullptr;
 
 constexpr uint64_t kAllSteps = ~0ULL;
-// A host that reads memory in a loop calls nothing: after this time the device goes on by itself.
+// A host that reads memory in a loop calls nothing: after this time the device continues by itself.
 constexpr std::chrono::milliseconds kHostSilence{1000};
 
 }  // namespace
@@ -226,7 +226,7 @@ void Schedule::HostPoint(uint64_t least) {
   }
   std::unique_lock<std::mutex> lock(mutex_);
   host_seen_ = Clock::now();
-  // None, a few or all: a host far ahead, one beside the device, one that the device overtakes.
+  // None, a few or all: a host far ahead, one in step with the device, one that the device overtakes.
   const uint64_t drawn = Random();
   const uint64_t few = 1 + (drawn >> 8) % 6;
   steps_ = std::max(least, drawn % 8 < 4 ? 0 : drawn % 8 < 7 ? few : kAllSteps);

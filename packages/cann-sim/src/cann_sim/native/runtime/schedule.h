@@ -1,4 +1,4 @@
-// The order in which the workers of the device go on. Free: all at once, as the operating system likes. Fuzzed: one task at
+// The order in which the workers of the device continue. Free: all at once, as the operating system likes. Fuzzed: one task at
 // a time, in an order that a seed decides, so that the same program with the same seed interleaves in the same way.
 #pragma once
 
@@ -100,7 +100,7 @@ class Schedule {
   uint64_t epoch_ = 0;
   uint64_t random_ = 0;
   uint64_t next_number_ = 0;
-  uint64_t steps_ = 0;                  // tasks that the device may still run before the host goes on
+  uint64_t steps_ = 0;                  // tasks that the device may still run before the host continues
   Clock::time_point host_seen_;
   Lane* holder_ = nullptr;              // whose turn it is
   std::map<uint64_t, Lane*> lanes_;     // those that are not idle, by number

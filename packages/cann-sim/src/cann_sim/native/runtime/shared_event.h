@@ -14,7 +14,7 @@
 namespace cann_sim {
 
 // What the processes share of it, in a slot of the memory file of the process that made it. The counts never go back, also
-// where a later event uses the slot, so a late wait never waits for ever.
+// where a later event uses the slot, so a late wait never waits forever.
 struct SharedRecords {
   std::atomic<uint64_t> asked_for;
   std::atomic<uint64_t> happened;
@@ -31,7 +31,7 @@ class SharedEvent {
   SharedEvent& operator=(const SharedEvent&) = delete;
 
   void Name(aclrtIpcEventHandle& handle) const;
-  // Whether the latest record that any process asked for has happened.
+  // Whether the latest record requested by any process has happened.
   bool IsDone() const;
   // Waits on the host, without an end where no process records.
   void Await() const;

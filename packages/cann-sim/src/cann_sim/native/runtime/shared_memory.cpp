@@ -24,7 +24,7 @@ using cann_sim::SharedRange;
 
 constexpr size_t kMostProcesses = 13;
 
-// What a key stands for as long as it is open, in a slot of the exporter's memory file.
+// The memory of a key while it is open, in a slot of the exporter's memory file.
 struct Export {
   std::atomic<uint32_t> number;  // of the key; 0 once it is closed
   std::atomic<uint32_t> checks_processes;

@@ -212,7 +212,7 @@ void Stream::Work() {
     busy_ = true;
     std::shared_ptr<const StreamFailure> failure = failure_;
     lock.unlock();
-    // A task is freed before anybody is told that it is done.
+    // A task is freed before its end is reported.
     while (std::optional<Task> task = NextTaken()) {
       TheSchedule().Begin(lane_);
       if (failure == nullptr) {

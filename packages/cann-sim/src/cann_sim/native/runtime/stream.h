@@ -71,7 +71,7 @@ class Stream {
   std::optional<Task> NextTaken();
   // Returns why it failed; null where it went well.
   std::shared_ptr<const StreamFailure> Run(Task& task);
-  // Keeps the first failure, and tells of it.
+  // Keeps the first failure, and reports it.
   std::shared_ptr<const StreamFailure> KeepFailure(const Task& task, aclError code, const std::string& what);
   bool Done();
   // Waits until all tasks have run; else says why it gave up.
@@ -94,7 +94,7 @@ class Stream {
   Known known_;  // what had happened when it last ran dry
 };
 
-// The stream behind a handle, the default stream of the current device where it is null; null (with an error set)
+// The stream of a handle, the default stream of the current device where it is null; null (with an error set)
 // where there is no current device or the stream was destroyed.
 Stream* FindStream(const char* function, aclrtStream handle, aclError& error);
 

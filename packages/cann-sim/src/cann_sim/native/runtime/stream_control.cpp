@@ -139,7 +139,7 @@ aclError aclrtStreamGetId(aclrtStream handle, int32_t* id) {
   return ACL_SUCCESS;
 }
 
-// To stop at a failure is a matter of the context, which is the device: one stream that asks for it does so for all.
+// To stop at a failure is a matter of the context, which is the device: one stream that requests it does so for all.
 aclError aclrtSetStreamFailureMode(aclrtStream handle, uint64_t mode) {
   CANN_SIM_FIND_STREAM(stream, "aclrtSetStreamFailureMode", handle);
   if (mode > ACL_STOP_ON_FAILURE) {

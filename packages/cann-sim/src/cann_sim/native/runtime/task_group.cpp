@@ -22,7 +22,7 @@ using cann_sim::Stream;
 using cann_sim::StreamState;
 using cann_sim::TaskGroup;
 
-// Empty tasks that the device puts in front of a task group.
+// Empty tasks that the device inserts before a task group.
 constexpr size_t kPrefetchedTasks = 8;
 
 // Those of living graphs, by their handles. Guarded by CaptureMutex().

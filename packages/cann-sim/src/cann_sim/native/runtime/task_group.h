@@ -44,8 +44,8 @@ class GroupTask {
 };
 
 struct TaskGroup {
-  // The device fetches tasks ahead of the one that it runs. Empty tasks in front of a group keep the group's kernels from being
-  // fetched before the task in front of the group has ended; then all of them may be.
+  // The device fetches tasks ahead of the one that it runs. Empty tasks before a group keep the group's kernels from being
+  // fetched before the task before the group has ended; then all of them may be.
   void Fetch();
 
   std::vector<std::shared_ptr<GroupTask>> tasks;

@@ -25,7 +25,7 @@ bool Holds(uint64_t found, uint64_t value, uint32_t condition) {
 }
 
 // With a short value it is small enough for a function to hold without memory of its own. Events are written once for every
-// layer of every step, and memory that another thread gives back costs more than the rest of the call.
+// layer of every step, and memory that another thread frees costs more than the rest of the call.
 template <typename Value>
 std::function<void()> Writing(void* address, Value value, int32_t stream) {
   return [=] {

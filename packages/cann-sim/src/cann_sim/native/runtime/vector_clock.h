@@ -1,5 +1,5 @@
 // What is known to have happened: for each lane of the device the time up to which it has. A lane is a stream, or a side
-// branch of a graph; its time goes on by one whenever it tells others where it is.
+// branch of a graph; its time advances by one whenever it publishes its position.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class VectorClock {
   // Knows from now on what either knew.
   void Join(const VectorClock& other);
 
-  // When it was told, in nanoseconds of the virtual clock; of the host 0. Not joined.
+  // The time of the notification, in nanoseconds of the virtual clock; of the host 0. Not joined.
   int64_t virtual_time = 0;
 
  private:

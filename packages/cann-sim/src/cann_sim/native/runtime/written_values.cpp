@@ -14,7 +14,7 @@ struct Writes {
 
 struct WrittenValues {
   std::mutex mutex;
-  std::map<uintptr_t, cann_sim::Known> known;  // by address, where order is told
+  std::map<uintptr_t, cann_sim::Known> known;  // by address, if order is tracked
   std::map<uintptr_t, std::map<uint64_t, Writes>> by_address;
 };
 

@@ -1,6 +1,6 @@
 // Whether the inputs of a replay are those of the capture, in one call.
 //
-// Tensors are asked by torch's C interface for compiled graphs (torch/csrc/inductor/aoti_torch/c/shim.h,
+// Tensors are read by torch's C interface for compiled graphs (torch/csrc/inductor/aoti_torch/c/shim.h,
 // the same in torch 2.10 to 2.14), whose handle of a tensor is the address of an at::Tensor. Python's
 // tensors hold one; at which offset, the caller has found out.
 
@@ -21,7 +21,7 @@ int32_t aoti_torch_get_strides(TensorHandle tensor, int64_t **strides);
 // Of others only the type is compared: a graph has nothing of them in it.
 enum { kTensor = 't', kPlain = 'v', kOther = '-' };
 
-// Where a tensor lies and how it is laid out; sizes and strides are borrowed from whoever holds them.
+// The address and layout of a tensor; sizes and strides are borrowed from whoever holds them.
 typedef struct {
   void *address;
   int32_t dtype;
@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
   char kind;
   PyObject *value;  // owned; a plain value, or the type of anything else
-  Place place;      // of a tensor; sizes is an allocation of our own, strides lie behind them
+  Place place;      // of a tensor; sizes is an allocation of our own, strides follow them
 } Input;
 
 // A tensor that no input is on. It may be gone, and then nothing is compared.
@@ -122,7 +122,7 @@ static void TakeNextTurn(Baked *baked) {
   if (++baked->next_in_turn >= baked->num_in_turn) baked->next_in_turn = 0;
 }
 
-// holds(values): values is a tuple; None lets the next tensor have its turn. False asks for a closer look; it is no error.
+// holds(values): values is a tuple; None continues with the next tensor. False requests the full comparison; it is no error.
 static PyObject *Holds(PyObject *self, PyObject *values) {
   Baked *baked = PyCapsule_GetPointer(self, kCapsuleName);
   if (baked == NULL) return NULL;

@@ -28,7 +28,7 @@ std::vector<int64_t> Halved(const Tensor& x, int64_t dim) {
 }  // namespace
 
 // g * sigmoid(alpha * g) * (l + bias) with g = min(gate, limit) and l within +-limit; gate and l are neighbours, or halves. Rows
-// behind the last group are zeros.
+// after the last group are zeros.
 CANN_SIM_OPERATOR(aclnnClippedSwiglu, (Tensor, x), (OptionalTensor, groupIndex), (Int, dim), (Double, alpha),
                   (Double, limit), (Double, bias), (Bool, interleaved), (Tensor, out)) {
   RequireSimulated(x, kFloats);

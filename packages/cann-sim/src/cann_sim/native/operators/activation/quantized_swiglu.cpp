@@ -1,4 +1,4 @@
-// SwiGLU with quantisation behind it, and with dequantisation before it.
+// SwiGLU with quantisation after it, and with dequantisation before it.
 
 #include <ATen/ops/abs.h>
 #include <ATen/ops/add.h>

@@ -12,7 +12,7 @@ struct Visibility {
   int64_t shift = 0;
   // A key further ahead than this many positions is invisible.
   std::optional<int64_t> ahead;
-  // A key further behind than this many positions is invisible.
+  // A key more than this many positions back is invisible.
   std::optional<int64_t> behind;
 };
 

@@ -1,4 +1,4 @@
-// FlashAttentionScore: attention as training asks for it, with the statistics that its gradient needs.
+// FlashAttentionScore: attention for training, with the statistics that its gradient needs.
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/zeros.h>

@@ -66,7 +66,7 @@ CANN_SIM_OPERATOR(aclnnAttentionUpdate, (OptionalTensorList, lse), (OptionalTens
 }
 
 // Joins two parts of attention by their statistics: the largest score and the sum of exp(score - largest), eight equal copies
-// of each. The statistics of a packed layout, [T, N, 8], lie as the queries do, or, sequence by sequence, [N, S, 8].
+// of each. The statistics of a packed layout, [T, N, 8], are laid out like the queries, or, sequence by sequence, [N, S, 8].
 CANN_SIM_OPERATOR(aclnnRingAttentionUpdateV2, (Tensor, prevAttnOut), (Tensor, prevSoftmaxMax), (Tensor, prevSoftmaxSum),
                   (Tensor, curAttnOut), (Tensor, curSoftmaxMax), (Tensor, curSoftmaxSum), (OptionalTensor, actualSeqQlen),
                   (Text, inputLayout), (OptionalText, inputSoftmaxLayout), (Tensor, attnOut), (Tensor, softmaxMax),

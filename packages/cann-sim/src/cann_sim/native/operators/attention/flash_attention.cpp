@@ -293,7 +293,7 @@ at::Tensor FlashAttention::Kept(const FlashSequence& sequence) const {
   if (keep >= 1.0) {
     return at::Tensor();
   }
-  // One bit a weight, the lowest bit of a byte first, [B, N, S, K] or the [N, S, K] of each sequence behind the other.
+  // One bit a weight, the lowest bit of a byte first, [B, N, S, K] or the concatenated [N, S, K] of the sequences.
   int64_t first = 0;
   for (const FlashSequence& before : Sequences()) {
     if (before.index == sequence.index) {

@@ -1,4 +1,4 @@
-// FlashAttentionScore and its gradient: what a call is given, and how its sequences lie in memory.
+// FlashAttentionScore and its gradient: the arguments of a call, and the layout of its sequences.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,8 +26,8 @@ struct FlashAttention {
   double scale, keep;
   int64_t pre_tokens, next_tokens, heads, sparse_mode, pse_type;
   FlashLayout layout;
-  // Whether the statistics of a packed layout lie as the queries do, [T, N, 8]; else each sequence's lie [N, S, 8], one
-  // sequence behind the other.
+  // Whether the statistics of a packed layout are laid out like the queries, [T, N, 8]; else those of each sequence are [N, S, 8], one
+  // sequence after the other.
   bool statistics_as_queries;
 
   void Require() const;
@@ -42,7 +42,7 @@ struct FlashAttention {
   // The rows of one sequence, [S, N, D], of a canonical tensor.
   at::Tensor QueryRows(const at::Tensor& canonical, const FlashSequence& sequence) const;
   at::Tensor KeyRows(const at::Tensor& canonical, const FlashSequence& sequence) const;
-  // Canonical and float32, with the rotary part behind the rest.
+  // Canonical and float32, with the rotary part after the rest.
   at::Tensor Queries() const;
   at::Tensor Keys() const;
   // [S, N, 8] of a whole statistic; a view.
@@ -62,7 +62,7 @@ struct FlashAttention {
 };
 
 FlashLayout FlashLayoutOf(const Text& name);
-// Whether a text says that statistics lie as the queries do.
+// Whether a text says that statistics are laid out like the queries.
 bool StatisticsAsQueries(const OptionalText& layout);
 
 }  // namespace cann_sim::operators

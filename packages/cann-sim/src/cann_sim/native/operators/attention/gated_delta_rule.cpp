@@ -175,8 +175,8 @@ void RunSequences(const GatedDeltaRule& call, const Tensor& initial, const Tenso
 
 }  // namespace
 
-// The state behind each token goes to state[ssmStateIndices[token]]. A sequence begins with the state behind its last accepted
-// token, or behind its first one.
+// The state after each token goes to state[ssmStateIndices[token]]. A sequence begins with the state after its last accepted
+// token, or after its first one.
 CANN_SIM_OPERATOR(aclnnRecurrentGatedDeltaRule, (Tensor, query), (Tensor, key), (Tensor, value), (Tensor, beta),
                   (Tensor, stateRef), (Tensor, actualSeqLengths), (Tensor, ssmStateIndices), (OptionalTensor, g),
                   (OptionalTensor, gk), (OptionalTensor, numAcceptedTokens), (Float, scaleValue), (Tensor, out)) {

@@ -1,4 +1,4 @@
-// Rows of tensors that belong to sequences whose lengths lie in device memory. The lengths are read when the kernel runs, so that
+// Rows of tensors that belong to sequences whose lengths are in device memory. The lengths are read when the kernel runs, so that
 // a captured graph follows them without a task update.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace cann_sim::operators {
 
 namespace {
 
-// d(distance) / d(difference), of distances that are not 0; `power` -1 stands for the largest difference.
+// d(distance) / d(difference), of distances that are not 0; `power` -1 means the largest difference.
 at::Tensor DistanceSlope(const at::Tensor& difference, const at::Tensor& distance, double power) {
   const at::Tensor size = difference.abs();
   if (power == 0) {

@@ -18,7 +18,7 @@ const CompiledTensor& Located(const std::vector<CompiledTensor>& tensors, size_t
   return tensors[index];
 }
 
-// A tensor that lies in memory without gaps.
+// A tensor without gaps in memory.
 aclTensor Described(const CompiledTensor& tensor, const char* name) {
   const std::vector<int64_t>& sizes = tensor.format == ACL_FORMAT_FRACTAL_NZ ? tensor.view_sizes : tensor.sizes;
   if (std::max(sizes.size(), tensor.sizes.size()) > static_cast<size_t>(kMaxRank)) {

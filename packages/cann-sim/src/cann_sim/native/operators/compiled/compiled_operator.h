@@ -16,7 +16,7 @@
 #pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
-// The arguments of one call. Whatever is asked for and is not there is a Refusal.
+// The arguments of one call. A missing argument that is requested is a Refusal.
 class CompiledArguments {
  public:
   explicit CompiledArguments(const CompiledCall& call) : call_(call) {}
@@ -25,7 +25,7 @@ class CompiledArguments {
   Tensor Input(size_t index, const char* name) const;
   // Absent where the caller passes none, or fewer inputs.
   OptionalTensor OptionalInput(size_t index, const char* name) const;
-  // Values that the host passes beside the tensors (shapes, axes, scalars); a copy on the CPU.
+  // Values that the host passes in addition to the tensors (shapes, axes, scalars); a copy on the CPU.
   at::Tensor HostInput(size_t index, const char* name) const;
   std::vector<int64_t> HostIntegers(size_t index, const char* name) const;
   Tensor Output(size_t index, const char* name) const;

@@ -14,7 +14,7 @@ namespace {
 // StrideAdd counts channels in blocks of as many (the C0 of the format NC1HWC0).
 constexpr int64_t kChannelBlock = 16;
 
-// `count` blocks of channels from block `first` on, with zeros behind the last channel there is.
+// `count` blocks of channels from block `first` on, with zeros after the last channel.
 at::Tensor ChannelBlocks(const at::Tensor& x, int64_t first, int64_t count) {
   const int64_t wanted = count * kChannelBlock;
   const int64_t begin = std::min(first * kChannelBlock, x.size(1));

@@ -43,7 +43,7 @@ Dimensions NzSizes(const Dimensions& plain, int64_t width) {
 CANN_SIM_ENTRY int aclnnNpuFormatCastCalculateSizeAndFormat(const aclTensor* source, int dst_format, int additional_dtype,
                                                             int64_t** dst_shape, uint64_t* dst_shape_size,
                                                             int* actual_format) {
-  using namespace cann_sim::operators;  // NOLINT: the entry stands outside of every namespace
+  using namespace cann_sim::operators;  // NOLINT: the entry is outside every namespace
   if (source == nullptr || dst_shape == nullptr || dst_shape_size == nullptr || actual_format == nullptr) {
     return kStatusNullArgument;
   }

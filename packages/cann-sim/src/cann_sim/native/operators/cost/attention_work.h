@@ -14,7 +14,7 @@ struct AttentionHeads {
   int64_t query_dims;        // of the scores, rotary parts included
   int64_t value_dims;
   double query_item;         // bytes of an element
-  double cached_bytes;       // of the key and the value of one position and head; once where values lie within the keys
+  double cached_bytes;       // of the key and the value of one position and head; once if values are part of the keys
   bool is_causal = false;    // aligned to the last key
 };
 

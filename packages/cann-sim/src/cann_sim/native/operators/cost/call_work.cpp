@@ -179,14 +179,14 @@ class Call {
       weights += BytesOf(*tensor);
       weight_elements += ElementsOf(*tensor) * (is_packed ? kPackedInt4 : 1);
     }
-    // What is summed over: the last dimension of the left-hand side, or the one before it where that is turned.
+    // What is summed over: the last dimension of the left-hand side, or the one before it if it is transposed.
     const bool turned = IsSet({"transposeX1", "transposeX"}) && left[0]->rank() >= 2;
     const double inner = std::max<double>(1, left[0]->sizes[left[0]->rank() - (turned ? 2 : 1)]);
     const double rows = left_elements / inner;
     const double matrices = MatricesOf(right);
     const bool has_experts = HasAnyOf(operator_name_, {"Grouped", "FFN"});
     const bool is_batch = !has_experts && matrices > 1;
-    // Of a batch each matrix meets its own rows, of which the left-hand side has as many as there are matrices.
+    // In a batch each matrix has its own rows, of which the left-hand side has as many as there are matrices.
     const double own_rows = has_experts || is_batch ? rows / matrices : rows;
     const double products = is_batch && left[0]->rank() == 2 ? rows * weight_elements : own_rows * weight_elements;
     const double used = has_experts ? std::min(1.0, rows / matrices) : 1.0;

@@ -93,7 +93,7 @@ Coverage& TheCoverage() {
   return *coverage;
 }
 
-// Counts one more, in the file as well. `before` and `after` are what stands around the count in its line there.
+// Counts one more, in the file as well. `before` and `after` are the text around the count in its line there.
 void Increment(Coverage& coverage, Count& count, const std::string& before, const std::string& after) {
   ++count.value;
   if (coverage.file == nullptr) {
@@ -168,7 +168,7 @@ extern "C" CANN_SIM_EXPORT void cann_sim_note_missing(const char* operator_name,
   cann_sim::operators::NoteMissing(operator_name, asked_by);
 }
 
-// Writes what was asked for as JSON text into `buffer`, cut at `size`, and returns the length of the whole text.
+// Writes the coverage as JSON text into `buffer`, cut at `size`, and returns the length of the whole text.
 extern "C" CANN_SIM_EXPORT size_t cann_sim_coverage(char* buffer, size_t size) {
   const std::string json = Json(TheCoverage());
   std::memcpy(buffer, json.data(), std::min(size, json.size()));

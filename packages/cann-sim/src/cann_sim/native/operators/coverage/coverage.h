@@ -1,4 +1,4 @@
-// What the process asked the operators for: what ran, by dtypes, what was refused, and what is missing.
+// The operator calls of the process: what ran, by dtypes, what was refused, and what is missing.
 // CANN_SIM_COVERAGE names a file that has it at every moment.
 #pragma once
 

@@ -7,7 +7,7 @@
 
 namespace {
 
-// Of the largest count. JSON allows spaces in front of a number, so a count never moves what follows it.
+// Of the largest count. JSON allows spaces before a number, so a count never moves what follows it.
 constexpr int kDigits = 20;
 
 std::string Padded(uint64_t count) {
@@ -37,7 +37,7 @@ off_t CoverageFile::Add(const std::string& before, const std::string& after) {
     Report();
     return -1;
   }
-  // Behind a write at the end the offset stands behind what was written, also where others write there too.
+  // After a write at the end the offset is after the written text, also where others write there too.
   return lseek(lines_, 0, SEEK_CUR) - static_cast<off_t>(line.size() - before.size());
 }
 

@@ -13,7 +13,7 @@ class CoverageFile {
   // Says what is wrong on standard error, and counts nothing, where the file cannot be written.
   explicit CoverageFile(const char* path);
 
-  // Adds a line whose count is 1, and returns where the count stands; -1 where that failed. The line is one JSON object of
+  // Adds a line whose count is 1, and returns the offset of the count; -1 where that failed. The line is one JSON object of
   // `before`, the count and `after`. It is added in one call, so that processes do not mix theirs.
   off_t Add(const std::string& before, const std::string& after);
 

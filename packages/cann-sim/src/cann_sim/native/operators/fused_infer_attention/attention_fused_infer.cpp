@@ -32,7 +32,7 @@ void RefuseFullQuantisation(std::initializer_list<const OptionalTensor*> tensors
       (Int, numKeyValueHeads), (Int, sparseMode), (Int, innerPrecise), (Int, blockSize), (Int, antiquantMode),     \
       (Bool, softmaxLseFlag), (Int, keyAntiquantMode), (Int, valueAntiquantMode)
 
-// Makes the plan; the arguments stand for what the version has of a learnable sink and of rotary parts.
+// Makes the plan; the arguments say whether the version has a learnable sink and rotary parts.
 #define CANN_SIM_FIA_PLAN(SINK, QUERY_ROPE, KEY_ROPE, QUERY_SCALE, QUERY_MODE)                                         \
   RefuseFullQuantisation({&deqScale1, &quantScale1, &deqScale2});                                                      \
   return PlanFusedInfer({                                                                                              \

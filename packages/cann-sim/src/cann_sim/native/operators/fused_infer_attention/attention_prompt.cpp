@@ -1,4 +1,4 @@
-// PromptFlashAttention and IncreFlashAttention: the older doors to the kernels of FusedInferAttentionScore.
+// PromptFlashAttention and IncreFlashAttention: the older interfaces to the kernels of FusedInferAttentionScore.
 
 #include "../interface/operator.h"
 #include "../interface/optional_tensor_list.h"

@@ -10,7 +10,7 @@ namespace cann_sim::operators {
 enum class QueryLayout { kBSH, kBSND, kBNSD, kTND, kNTD };
 enum class OutputLayout { kBSH, kBSND, kBNSD, kNBSD, kTND, kNTD };
 
-// The side of the square mask that stands for any causal mask in the sparse modes 2 to 4.
+// The side of the square mask that represents any causal mask in the sparse modes 2 to 4.
 inline constexpr int64_t kCompressedMaskSize = 2048;
 
 // One sequence of the batch: its query rows and its number of keys.
@@ -47,10 +47,10 @@ struct FusedInferAttention {
   std::vector<Tensor> key_list, value_list;
   // Added to the scaled scores, [1 or B, heads, at least the queries, at least the keys].
   OptionalTensor position_shift;
-  // Keys and values that stand before those of every batch entry, and how many.
+  // Keys and values that precede those of every batch entry, and how many.
   OptionalTensor key_prefix, value_prefix;
   int64_t prefix_length = 0;
-  // How many rows behind the last valid one, where the rows are aligned to the right; read when the kernel runs.
+  // How many rows after the last valid one, where the rows are aligned to the right; read when the kernel runs.
   OptionalTensor query_padding, key_padding;
   // The output is round(attention * scale + offset) in int8 where there is a scale.
   OptionalTensor output_scale, output_offset;

@@ -21,7 +21,7 @@ void RequireSizes(const Tensor& scale, c10::IntArrayRef sizes, c10::IntArrayRef 
   }
 }
 
-// Dimensions of size 1 in front of the others do not count.
+// Leading dimensions of size 1 do not count.
 c10::IntArrayRef WithoutLeadingOnes(c10::IntArrayRef sizes, size_t rank) {
   while (sizes.size() > rank && sizes[0] == 1) {
     sizes = sizes.slice(1);

@@ -202,7 +202,7 @@ Plan PlanFusedInfer(const FusedInferArguments& arguments) {
   if (KernelsAreTimed()) {
     plan.duration = KernelTime(WorkOf(*call));
   }
-  // Depends on the query alone, so a workspace asked for once serves every length. The amount is the simulator's own.
+  // Depends on the query alone, so one workspace is enough for every length. The amount is the simulator's own.
   const int64_t bytes = call->query.numel() * static_cast<int64_t>(sizeof(float));
   plan.workspace_size = static_cast<uint64_t>((bytes / kWorkspaceAlignment + 1) * kWorkspaceAlignment);
   return plan;

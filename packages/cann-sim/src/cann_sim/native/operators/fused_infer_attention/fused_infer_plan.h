@@ -1,5 +1,5 @@
 // From the arguments of the attention operators for inference to a plan. FusedInferAttentionScore, PromptFlashAttention and
-// IncreFlashAttention are doors to the same kernels.
+// IncreFlashAttention are interfaces to the same kernels.
 #pragma once
 
 #include "../interface/operator.h"
@@ -24,7 +24,7 @@ struct FusedInferArguments {
   const OptionalIntArray* prefix_length = nullptr;
   const Text* layout = nullptr;
   int64_t heads = 1;
-  int64_t kv_heads = 0;  // 0 stands for as many as `heads`
+  int64_t kv_heads = 0;  // 0 means as many as `heads`
   double scale = 1.0;
   int64_t pre_tokens = 2147483647;
   int64_t next_tokens = 2147483647;

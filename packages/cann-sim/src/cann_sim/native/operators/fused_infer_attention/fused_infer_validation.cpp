@@ -25,7 +25,7 @@ constexpr int64_t kHalfUnit = 16;
 constexpr int64_t kLatentDim = 512;
 constexpr int64_t kPlainDim = 128;
 
-// Length of batch entry `index`: one value may stand for all of them; without values all have `whole`.
+// Length of batch entry `index`: one value may apply to all of them; without values all have `whole`.
 int64_t LengthOf(const OptionalIntArray& lengths, size_t index, int64_t whole) {
   if (!lengths || lengths.values().empty()) {
     return whole;
@@ -210,7 +210,7 @@ void RequireRopeShape(const Tensor& rope, const Tensor& tensor, int64_t dim) {
   RequireShape(rope, expected);
 }
 
-// Which pairs of layouts the device takes beside rotary parts depends on the head dimension.
+// Which pairs of layouts the device accepts with rotary parts depends on the head dimension.
 bool RopeFitsLayout(const FusedInferAttention& call, int64_t dim) {
   const bool first_heads = call.output_layout == OutputLayout::kNBSD ||
                            (call.query_layout == QueryLayout::kTND && call.output_layout == OutputLayout::kNTD);

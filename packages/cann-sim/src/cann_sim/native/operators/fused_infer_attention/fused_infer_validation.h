@@ -14,7 +14,7 @@ struct LayoutPair {
   OutputLayout output;
 };
 
-// The layouts that a name stands for; refused where there is none of this name.
+// The layouts of a name; an unknown name is rejected.
 const LayoutPair& FindLayout(const Text& layout);
 
 // The sequences of a packed layout, from running totals of queries and, without pages, of keys.

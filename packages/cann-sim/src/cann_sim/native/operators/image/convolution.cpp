@@ -85,7 +85,7 @@ CANN_SIM_OPERATOR(aclnnConvTbc, (Tensor, self), (Tensor, weight), (Tensor, bias)
   RequireSameDtype(weight, self);
   RequireRank(self, 3, 3);
   RequireRank(weight, 3, 3);
-  // The kernel of the CPU takes both as they lie.
+  // The kernel of the CPU accepts both layouts.
   return [=] {
     output.Store(at::conv_tbc(self.Widened().contiguous(), weight.Widened().contiguous(), bias.Widened(), pad));
   };

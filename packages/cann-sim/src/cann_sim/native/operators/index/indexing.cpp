@@ -32,7 +32,7 @@ namespace {
 
 constexpr DtypeSet kIndexable = kReals | kComplex;
 
-// torch_npu stands an empty tensor of the dtype of `self` for a dimension that is not indexed.
+// torch_npu passes an empty tensor of the dtype of `self` for a dimension that is not indexed.
 c10::List<std::optional<at::Tensor>> IndexList(const TensorList& indices, c10::ScalarType self_dtype) {
   c10::List<std::optional<at::Tensor>> list;
   for (const OptionalTensor& index : indices) {
@@ -239,7 +239,7 @@ CANN_SIM_OPERATOR(aclnnInplaceIndexFill, (Tensor, selfRef), (Int, dim), (Tensor,
   RequireScatter(selfRef, dim, index, selfRef);
   return [=] { at::Tensor(selfRef).index_fill_(dim, LongIndex(index), value); };
 }
-// out[..., j] = on where self[...] == j, otherwise off; the new dimension stands at `axis`.
+// out[..., j] = on where self[...] == j, otherwise off; the new dimension is at `axis`.
 CANN_SIM_OPERATOR(aclnnOneHot, (Tensor, self), (Int, numClasses), (Tensor, onValue), (Tensor, offValue), (Int, axis),
                   (Tensor, out)) {
   RequireSimulated(self, kIndices);

@@ -1,5 +1,5 @@
 // Arguments of an aclnn operator as an operator definition sees them: owned copies that outlive torch_npu's objects, so
-// that a kernel may keep them for as long as a captured graph lives. The memory behind a Tensor stays the caller's.
+// that a kernel may keep them for as long as a captured graph lives. The memory of a Tensor stays the caller's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -45,7 +45,7 @@ class Tensor {
   void Store(const at::Tensor& result) const;
 
  private:
-  // The blocks of a tensor in the NZ format, as they lie in memory.
+  // The blocks of a tensor in the NZ format, as stored in memory.
   at::Tensor Blocks() const;
 
   const char* name_ = "";
@@ -64,7 +64,7 @@ class OptionalTensor {
       tensor_.emplace(tensor, name);
     }
   }
-  OptionalTensor(const Tensor& tensor)  // NOLINT: a tensor stands where one may be absent
+  OptionalTensor(const Tensor& tensor)  // NOLINT: a tensor where one may be absent
       : name_(tensor.name()), tensor_(tensor) {}
 
   explicit operator bool() const { return tensor_.has_value(); }
@@ -290,7 +290,7 @@ using Float = Number<float>;
 using Bool = Number<bool>;
 using DataType = Number<aclDataType>;
 
-// Lets a temporary stand where ATen takes a `Tensor&` to write to; valid until the end of the full expression.
+// Allows a temporary where ATen takes a `Tensor&` to write to; valid until the end of the full expression.
 inline at::Tensor& Out(at::Tensor&& tensor) { return tensor; }
 
 }  // namespace cann_sim::operators

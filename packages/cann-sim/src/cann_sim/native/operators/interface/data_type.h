@@ -1,4 +1,4 @@
-// Which ATen dtype stands for which aclDataType.
+// Maps between ATen dtypes and aclDataType.
 #pragma once
 
 #include <acl/acl_base.h>

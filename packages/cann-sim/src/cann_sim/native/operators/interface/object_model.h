@@ -65,7 +65,7 @@ struct aclTensor {
   cann_sim::operators::Dimensions storage_sizes;
 
   int rank() const { return sizes.count(); }
-  // Whether the view lies in memory without gaps, in the order of its dimensions, as a tensor without elements always does.
+  // Whether the view has no gaps in memory, in the order of its dimensions, as a tensor without elements always does.
   bool is_contiguous() const {
     const cann_sim::operators::Dimensions dense = cann_sim::operators::ContiguousStrides(sizes);
     bool fits = true;
@@ -77,7 +77,7 @@ struct aclTensor {
     }
     return fits;
   }
-  // torch_npu stands a tensor [0] for one, or for a list, that it was not given.
+  // torch_npu passes a tensor [0] for a missing tensor or list.
   bool is_placeholder() const { return rank() == 1 && sizes[0] == 0; }
 };
 

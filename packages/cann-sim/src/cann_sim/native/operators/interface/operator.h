@@ -52,7 +52,7 @@ int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor**
             const std::function<Plan()>& validate);
 
 // Launches a prepared call on `stream` and frees the executor unless it is repeatable. Refuses a workspace that is smaller
-// than the workspace phase asked for.
+// than the workspace phase returned.
 int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream);
 
 }  // namespace cann_sim::operators
@@ -111,7 +111,7 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
   }                                                                                                            \
   static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__))
 
-// As CANN_SIM_OPERATOR, for an operator that can also be asked for a workspace that serves every later call.
+// As CANN_SIM_OPERATOR, for an operator that can also return a workspace for every later call.
 #define CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(NAME, ...)                                                        \
   extern "C" __attribute__((weak, visibility("default"))) const ::cann_sim::operators::DocumentedOperator      \
       NAME##Documented;                                                                                        \

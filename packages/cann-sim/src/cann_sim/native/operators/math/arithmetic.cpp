@@ -50,7 +50,7 @@ bool NeedsWidening(const Tensor& self, const Scalar& alpha) {
   return kHalves.contains(self.dtype()) && alpha.value().toDouble() != 1.0;
 }
 
-// A number as CANN hands it to a kernel beside a tensor: a tensor of the same dtype.
+// A number as CANN passes it to a kernel together with a tensor: a tensor of the same dtype.
 c10::Scalar InDtypeOf(const Tensor& tensor, const c10::Scalar& number) {
   switch (tensor.dtype()) {
     case c10::ScalarType::Half: return static_cast<float>(c10::Half(number.toFloat()));

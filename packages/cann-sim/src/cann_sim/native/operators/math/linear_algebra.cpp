@@ -52,7 +52,7 @@ constexpr DtypeSet kSolvable{c10::ScalarType::Float, c10::ScalarType::Double};
 
 }  // namespace
 
-// The order of the last two scalars is op-plugin's: alpha stands before beta.
+// The order of the last two scalars is op-plugin's: alpha precedes beta.
 CANN_SIM_OPERATOR(aclnnAddmv, (Tensor, self), (Tensor, mat), (Tensor, vec), (Scalar, alpha), (Scalar, beta),
                   (Tensor, out), (Int8, cubeMathType)) {
   RequireSimulated(mat, kFloats | kIntegers | kBool);

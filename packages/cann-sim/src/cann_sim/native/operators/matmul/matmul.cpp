@@ -1,5 +1,5 @@
 // The matrix product family. Every road ends in one function, so that the same product has the same bits whichever
-// operator asked for it: float32 accumulation, rounded once.
+// operator called it: float32 accumulation, rounded once.
 
 #include <ATen/cpu/Utils.h>
 #include <ATen/ops/add.h>
@@ -22,7 +22,7 @@ at::Tensor Product(const Tensor& left, const Tensor& right) {
   return at::matmul(left.Widened(), right.Widened());
 }
 
-// `mixed`: whether float32 may stand beside a half, which is then widened.
+// `mixed`: whether float32 may be combined with a half, which is then widened.
 void RequireFactors(const Tensor& left, const Tensor& right, bool mixed = false) {
   RequireSimulated(left, kFloats);
   const bool widens = mixed && (left.dtype() == c10::ScalarType::Float || right.dtype() == c10::ScalarType::Float);

@@ -301,7 +301,7 @@ at::Tensor GroupedMatmul::Product(const at::Tensor& rows, int64_t group, int64_t
     const at::Tensor sum = at::matmul(left, matrix);
     return own_bias.defined() ? at::add(sum, own_bias) : sum;
   }
-  // int8 rows beside an int4 matrix are cut into two int4, of which the lower is stored 8 less than it is; the bias puts the
+  // int8 rows with an int4 matrix are cut into two int4, of which the lower is stored 8 less than it is; the bias puts the
   // difference back.
   const bool mixed = x[0].dtype() == ScalarType::Char && weight[0].dtype() == ScalarType::Int;
   if (mixed) {

@@ -224,7 +224,7 @@ Plan QuantMatmul(const Tensor& x1, const Tensor& x2, const OptionalTensor& x1Sca
   };
 }
 
-// The GELU that `name` stands for.
+// The GELU of this name.
 Activation GeluOf(const Text& name) {
   if (name.value() != "gelu_erf" && name.value() != "gelu_tanh") {
     RefuseArgument(name.name(), "gelu_erf or gelu_tanh", name.value());

@@ -11,7 +11,7 @@ namespace cann_sim::operators {
 using c10::ScalarType;
 
 // out = sum over the batch of (x1 @ x2) * x1Scale * x2Scale; x2 is in the NZ format. `dims` is not looked at, as on the device:
-// torch_npu 2.13 passes what a list held that no longer lives.
+// torch_npu 2.13 passes the freed content of a list.
 CANN_SIM_OPERATOR(aclnnQuantMatmulReduceSumWeightNz, (Tensor, x1), (Tensor, x2), (Tensor, x1Scale), (Tensor, x2Scale),
                   (OptionalTensor, yScale), (OptionalTensor, x1Offset), (OptionalTensor, x2Offset), (OptionalTensor, yOffset),
                   (OptionalTensor, bias), (Bool, transposeX1), (Bool, transposeX2), (Int, groupSize), (IntArray, dims),

@@ -161,7 +161,7 @@ Plan TransposedBatchMatmul(const Tensor& x1, const Tensor& x2, const OptionalTen
     const at::Tensor product =
         at::matmul(x1.Widened().permute(permX1.values()), x2.Widened().permute(permX2.values())).transpose(0, 1);
     if (scale) {
-      // The kernel's own result is int8; torch_npu asks for it in the dtype of the factors.
+      // The kernel's own result is int8; torch_npu requests it in the dtype of the factors.
       StoreRounded(out, at::mul(product.reshape({rows, 1, -1}), WidenScale(*scale)));
     } else if (pieces == 1) {
       out.Store(product);

@@ -1,4 +1,4 @@
-// MoeDistributeDispatch: every device sends its tokens to the devices of their experts. Received rows stand by expert, then by
+// MoeDistributeDispatch: every device sends its tokens to the devices of their experts. Received rows are sorted by expert, then by
 // sending device, then by token.
 
 #include <ATen/ops/cat.h>

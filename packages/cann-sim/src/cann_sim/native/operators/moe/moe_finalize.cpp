@@ -113,7 +113,7 @@ CANN_SIM_OPERATOR(aclnnMoeFinalizeRoutingV2, (Tensor, expandedX), (Tensor, expan
   return Finalize(expandedX, expandedRowIdx, x1, x2, bias, scales, expertIdx, dropPadMode, 1, out);
 }
 
-// The unnamed arguments stand for copied and constant experts, which torch_npu never passes.
+// The unnamed arguments are for copied and constant experts, which torch_npu never passes.
 CANN_SIM_OPERATOR(aclnnMoeFinalizeRoutingV4, (Tensor, expandedX), (Tensor, expandedRowIdx), (OptionalTensor, x1),
                   (OptionalTensor, x2), (OptionalTensor, bias), (OptionalTensor, scales), (OptionalTensor, expertIdx),
                   (OptionalTensor, unpermutedX), (OptionalTensor, constExpertAlpha1), (OptionalTensor, constExpertAlpha2),

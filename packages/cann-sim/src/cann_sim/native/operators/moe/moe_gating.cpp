@@ -50,7 +50,7 @@ void RequireChoice(const Tensor& x, const OptionalTensor& finished, const Int& k
   }
 }
 
-// A row that is finished goes to the expert behind the last one.
+// A row that is finished goes to the expert index after the last one.
 void StoreExperts(const Tensor& experts, const at::Tensor& chosen, const OptionalTensor& finished, int64_t count) {
   experts.Store(finished ? chosen.masked_fill(at::Tensor(finished).unsqueeze(-1), count) : chosen);
 }

@@ -19,7 +19,7 @@ namespace {
 
 using c10::ScalarType;
 
-// Rows `places` of `rows`; those behind the last row are zeros.
+// Rows `places` of `rows`; those after the last row are zeros.
 at::Tensor RowsOrZeros(const at::Tensor& rows, const at::Tensor& places) {
   if (rows.size(0) == 0) {
     return at::zeros({places.size(0), rows.size(1)}, rows.options());

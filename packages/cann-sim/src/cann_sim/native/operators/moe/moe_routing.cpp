@@ -215,7 +215,7 @@ CANN_SIM_OPERATOR(aclnnMoeInitRouting, (Tensor, x), (Tensor, rowIdx), (Tensor, e
   };
 }
 
-// Rows of x in the order of their experts, as they are (quantMode -1) or as int8 with given (0) or own (1) scales. Rows behind
+// Rows of x in the order of their experts, as they are (quantMode -1) or as int8 with given (0) or own (1) scales. Rows after
 // the last choice of an active expert are left as they are.
 CANN_SIM_OPERATOR(aclnnMoeInitRoutingV3, (Tensor, x), (Tensor, expertIdx), (OptionalTensor, scale),
                   (OptionalTensor, offset), (Int, activeNum), (Int, expertCapacity), (Int, expertNum), (Int, dropPadMode),

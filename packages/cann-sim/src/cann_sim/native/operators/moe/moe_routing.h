@@ -11,7 +11,7 @@ namespace cann_sim::operators {
 struct SortedChoices {
   at::Tensor order;    // int64: choice of each sorted position
   at::Tensor experts;  // int64: expert of each sorted position
-  at::Tensor others;   // int64: the choices left out, those of experts behind `end` first, by expert
+  at::Tensor others;   // int64: the choices left out, those of experts after `end` first, by expert
 };
 
 // The choices whose expert is in [begin, end).

@@ -1,4 +1,4 @@
-// How kernels of several simulated devices of one process hand each other tensors, as the ranks of a communication group do.
+// How kernels of several simulated devices of one process exchange tensors, as the ranks of a communication group do.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -225,7 +225,7 @@ void RequireGroups(const Tensor& input, const Int& group) {
   }
 }
 
-// The kernels of the CPU for groups take every tensor as it lies.
+// The kernels of the CPU for groups accept every layout.
 std::optional<at::Tensor> Packed(const OptionalTensor& tensor) {
   return tensor ? std::optional(tensor->Widened().contiguous()) : std::nullopt;
 }

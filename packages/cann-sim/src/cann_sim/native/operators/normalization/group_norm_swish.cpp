@@ -1,4 +1,4 @@
-// Group normalisation with the Swish function behind it, and its gradient: float32 inside, rounded once.
+// Group normalisation with the Swish function after it, and its gradient: float32 inside, rounded once.
 
 #include <ATen/ops/mul.h>
 #include <ATen/ops/rsqrt.h>

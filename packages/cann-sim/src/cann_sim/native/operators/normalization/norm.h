@@ -1,4 +1,4 @@
-// What the normalisations share, with and without quantisation behind them.
+// What the normalisations share, with and without quantisation after them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

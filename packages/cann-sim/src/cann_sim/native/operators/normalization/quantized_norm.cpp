@@ -1,4 +1,4 @@
-// RMSNorm with quantisation behind it. In bfloat16 the normalised value goes to the quantisation as float32.
+// RMSNorm with quantisation after it. In bfloat16 the normalised value goes to the quantisation as float32.
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
@@ -36,7 +36,7 @@ at::Tensor ScaleAndShift(const at::Tensor& values, const Tensor& scales, const O
   return zero_points ? at::add(scaled, zero_points->Widened()) : scaled;
 }
 
-// Scales and zero points beside gamma: float32 and int32 in float16, bfloat16 and bfloat16 in bfloat16.
+// Scales and zero points together with gamma: float32 and int32 in float16, bfloat16 and bfloat16 in bfloat16.
 void RequireQuantParameter(const Tensor& tensor, const Tensor& x, ScalarType beside_float16, c10::IntArrayRef sizes) {
   RequireDtype(tensor, {x.dtype() == ScalarType::Half ? beside_float16 : ScalarType::BFloat16});
   RequireShape(tensor, sizes);
@@ -44,7 +44,7 @@ void RequireQuantParameter(const Tensor& tensor, const Tensor& x, ScalarType bes
 
 }  // namespace
 
-// x = x1 + x2, y1 = round(norm(x) / scales1 + zeroPoints1), y2 likewise where scales2 is given; divMode false multiplies.
+// x = x1 + x2, y1 = round(norm(x) / scales1 + zeroPoints1), y2 in the same way if scales2 is given; divMode false multiplies.
 CANN_SIM_OPERATOR(aclnnAddRmsNormQuantV2, (Tensor, x1), (Tensor, x2), (Tensor, gamma), (Tensor, scales1),
                   (OptionalTensor, scales2), (OptionalTensor, zeroPoints1), (OptionalTensor, zeroPoints2),
                   (OptionalTensor, beta), (Int, axis), (Double, epsilon), (Bool, divMode), (Tensor, y1Out),

@@ -35,7 +35,7 @@ struct ScaledRows {
 };
 ScaledRows ScaleRows(const at::Tensor& values, double largest);
 
-// A row for each of `rows` rows: that of its group in `parameters` [groups, width], or `behind` for rows behind the last group.
+// A row for each of `rows` rows: that of its group in `parameters` [groups, width], or `behind` for rows after the last group.
 // Group g ends before row ends[g] (int32 or int64, read now).
 at::Tensor SpreadGroups(const at::Tensor& parameters, const at::Tensor& ends, int64_t rows, double behind);
 

@@ -16,7 +16,7 @@ struct PhiloxState {
 };
 
 // Four random words of Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011):
-// key = seed, counter = (index, offset). The same state gives the same words, whatever thread asks.
+// key = seed, counter = (index, offset). The same state gives the same words, on every thread.
 std::array<uint32_t, 4> Philox(PhiloxState state, uint64_t index);
 
 // Each gives `count` values of the sequence that `state` begins, from value `first` on, a multiple of 4.

@@ -1,4 +1,4 @@
-// Random operators. torch_npu hands over a seed and an offset, as numbers or, in a captured graph, as device tensors that
+// Random operators. torch_npu passes a seed and an offset, as numbers or, in a captured graph, as device tensors that
 // are read when the kernel runs. The numbers are counter-based (philox.h), so equal seeds and offsets give equal values;
 // they are not the device's numbers.
 

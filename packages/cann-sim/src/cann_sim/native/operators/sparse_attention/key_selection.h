@@ -11,14 +11,14 @@ namespace cann_sim::operators {
 
 struct KeySelection {
   const char* name;    // of the argument, for messages
-  int64_t group_size;  // keys that one number stands for
+  int64_t group_size;  // keys per number
 };
 
 // The numbers (int64) of the keys before `seen` and `key_length` that `row` names. It holds numbers of groups and ends at the
 // first -1; fails where it names a group that does not exist.
 at::Tensor SelectedKeys(const KeySelection& selection, const at::Tensor& row, int64_t key_length, int64_t seen);
 
-// What the place of a query lets it see: all keys (mode 0), or those up to its own place where the last query stands at the last
+// What the place of a query lets it see: all keys (mode 0), or those up to its own place where the last query is at the last
 // key (mode 3, right down causal).
 class SparseMask {
  public:

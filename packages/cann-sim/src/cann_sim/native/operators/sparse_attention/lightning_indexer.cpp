@@ -24,7 +24,7 @@ using c10::ScalarType;
 
 constexpr int64_t kHeadDim = 128;
 constexpr int64_t kMostIndexHeads = 64;
-// Scores that are held at a time.
+// Number of scores in memory at a time.
 constexpr int64_t kMostScores = int64_t{1} << 24;
 
 // What the workspace phase made of the arguments; owned by the kernel.

@@ -22,7 +22,7 @@ constexpr int64_t kValueDim = 128;
 constexpr int64_t kMostBlockSize = 128;
 constexpr int64_t kBlockSizeMultiple = 16;
 constexpr int64_t kMostBlocks = 32;
-// Queries whose gathered keys are held at once.
+// Number of queries whose gathered keys are in memory at once.
 constexpr int64_t kQueriesAtOnce = 64;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

@@ -27,7 +27,7 @@ struct SelectedAttention {
   QueriesAndKeys rows;
   SparseMask mask;
   double scale;
-  int64_t group_size;  // keys that one number of the selection stands for
+  int64_t group_size;  // keys per number of the selection
   Tensor output;
   // The largest score and the sum of exponentials, [1, T, heads] or [B, 1, S, heads]; where they are wanted.
   OptionalTensor largest = {}, total = {};

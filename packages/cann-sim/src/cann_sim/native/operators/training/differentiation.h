@@ -11,7 +11,7 @@
 namespace cann_sim::operators {
 
 // The gradients of `function` at `inputs`, float tensors that it takes as a list, for these gradients of the list that it
-// returns; undefined ones stand for zeros. An input that takes no part has the gradient zero.
+// returns; undefined ones mean zeros. An input that takes no part has the gradient zero.
 template <class Function>
 std::vector<at::Tensor> Gradients(Function function, const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& of_results) {

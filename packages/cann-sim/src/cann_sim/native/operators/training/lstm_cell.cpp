@@ -1,6 +1,6 @@
-// One step of a long short-term memory (LSTM), behind its matrix products. In float32, rounded once.
+// One step of a long short-term memory (LSTM), after its matrix products. In float32, rounded once.
 //
-// Gates stand beside each other as [input, forget, candidate, output], the order of torch's weights.
+// Gates are adjacent, in the order [input, forget, candidate, output], the order of torch's weights.
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/sigmoid.h>

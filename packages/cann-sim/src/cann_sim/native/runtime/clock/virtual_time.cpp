@@ -93,10 +93,10 @@ Nanoseconds OverheadOf(TaskKind kind) {
   }
 }
 
-// Others see what it did at its end; a wait goes on a little after what it waited for.
+// Others see what it did at its end; a wait ends a little after what it waited for.
 bool IsWait(TaskKind kind) { return kind == TaskKind::kEventWait || kind == TaskKind::kValueWait; }
 
-// A host that only asks waits in a loop.
+// A host that only queries waits in a loop.
 constexpr int kMostQuestionsInTurn = 1000;
 std::atomic<int> questions_in_turn{0};
 
@@ -219,7 +219,7 @@ namespace cann_sim {
 
 bool KernelsAreTimed() { return clock::kIsOn; }
 
-// Moving and computing go on beside each other, as kernels are written in pipelines.
+// Moving and computing overlap, as kernels are written in pipelines.
 int64_t KernelTime(const Work& work) {
   using namespace clock;  // NOLINT: the names of the constants
   const double l2 = work.bytes <= kAscend910b[kL2Bytes].value ? kAscend910b[kL2Bandwidth].value

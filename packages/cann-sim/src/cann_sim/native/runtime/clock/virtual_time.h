@@ -1,4 +1,4 @@
-// Virtual time (CANN_SIM_CLOCK): when each task would begin and end on a device of the SoC, beside the order in which the
+// Virtual time (CANN_SIM_CLOCK): when each task would begin and end on a device of the SoC, in addition to the order in which the
 // simulator happens to run them. A task begins at the latest of the end of the task before it on its lane, the time of what
 // it waits for, and the time at which the host gave it to its stream; it lasts as its cost says. Lanes pass their time on
 // where they pass on what happened before (order.h). All threads of the host share one clock.
@@ -19,7 +19,7 @@ extern const bool kIsOn;
 
 // Of the lane of this thread, or of the host.
 Nanoseconds Now();
-// The same on the clock by which events tell their time: the monotonic one where the clock is off.
+// The same on the clock of event times: the monotonic one where the clock is off.
 std::chrono::steady_clock::time_point EventTime();
 
 // The lane of this thread, or the host, is not earlier than this from now on.
@@ -44,7 +44,7 @@ inline void BeginTask(const Task& task) {
     ComeTo(task);
   }
 }
-// The task's own time, apart from what it runs: of most tasks before it, of a wait behind it.
+// The task's own time, apart from what it runs: of most tasks before it, of a wait after it.
 void SpendOn(const Task& task, bool is_behind);
 inline void BeforeRun(const Task& task) {
   if (kIsOn) {
@@ -72,9 +72,9 @@ class HostWait {
  private:
   Nanoseconds begin_ = 0;
 };
-// Behind such a wait: the host goes on a little after what it waited for, at once where that had happened.
+// After such a wait: the host continues a little after what it waited for, immediately if that had happened.
 void WakeHost(Nanoseconds awaited);
-// Whether the host is not there yet: it cannot know what happens then. A host that asks again and again and does nothing else
+// Whether the host is not there yet: it cannot know what happens then. A host that queries repeatedly and does nothing else
 // comes to it.
 bool IsInFuture(Nanoseconds time);
 
