@@ -1,7 +1,7 @@
 // The floor of bench_attn_update.py: the bare aclnn calls of FIA from C++, nothing around them.
 //
 // Two-phase calls as op-plugin makes them in an update, with the tensors of every layer described ahead and the
-// lengths made anew once for each layer, as every launch must.
+// lengths created again for each layer, as every launch must.
 
 #include <dlfcn.h>
 

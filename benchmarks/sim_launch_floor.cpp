@@ -1,6 +1,6 @@
 // The floor of bench_sim_launch.py: an operator library whose functions return 0 where the benchmark says so.
 //
-// It stands in the place of libopapi.so. Each operator that is measured is a jump through a pointer, which leads either
+// It replaces libopapi.so. Each operator that is measured is a jump through a pointer, which leads either
 // to the simulated function or to one that returns 0, so that both are measured in one process. Every other function is
 // found in the simulated library, which this one depends on under another name.
 
