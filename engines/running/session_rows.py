@@ -28,7 +28,7 @@ TIME_COLUMNS = {**DESCRIBED, "step_us": ".0f", "update_us": ".0f", "below_stock"
 def judgements(
     rows: list[dict[str, Any]], dtype: str, checkpoint: Path, count: int
 ) -> list[dict[str, Any]]:
-    """Make transformers judge the tokens of each row of a dtype.
+    """Judge the tokens of each row of a dtype by transformers.
 
     Args:
         rows: Rows of the previous variants.

@@ -72,7 +72,7 @@ class Side:
 
 
 def choose_sides() -> list[Side]:
-    """Return stock and ours, alone and with the plugins of others."""
+    """Return stock and ours, without and with other plugins."""
     made = []
     for others in ((), ("first", "last")):
         among = " among others" if others else ""

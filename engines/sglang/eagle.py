@@ -83,7 +83,7 @@ def run_variant(variant: Variant, folder: Path, count: int) -> list[dict[str, An
 
 
 def run_load(engine: Any, variant: Variant, count: int, *, shift: int) -> dict[str, Any]:
-    """Run the load; lengths of the target's verifications become so much longer."""
+    """Run the load; lengths of the target's verifications grow by the given number."""
     prompts, lengths = compare_load(count)
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths

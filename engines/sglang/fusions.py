@@ -76,7 +76,7 @@ COLUMNS = {
 
 
 class FusedVariant(ModelVariant):
-    """One engine to run, whose graphs may go through more than our passes."""
+    """One engine to run, whose graphs may get more passes than ours."""
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the engine's processes."""

@@ -62,7 +62,7 @@ def run_apart_with_adapters(
     options: argparse.Namespace,
     folder: Path,
 ) -> list[dict[str, Any]]:
-    """Run a variant in processes of its own, which end with it, and return its rows."""
+    """Run a variant in new processes, which end with it, and return its rows."""
     checkpoint = checkpoint_of(variant, folder)
     if not checkpoint.exists():
         write_model(variant, checkpoint)

@@ -52,7 +52,7 @@ class ModelVariant(Variant):
 
     Attributes:
         model: What is run.
-        ranks: How many processes hold a part of each layer.
+        ranks: Number of processes that each have a part of each layer.
     """
 
     model: str
@@ -76,7 +76,7 @@ def described(variant: ModelVariant) -> dict[str, Any]:
 
 
 def checkpoint_of(variant: ModelVariant, folder: Path) -> Path:
-    """Return where the checkpoint of a variant is, or is to be."""
+    """Return the folder for the checkpoint of a variant."""
     return folder / f"{variant.model}-{variant.dtype}".replace(", ", "-")
 
 
@@ -93,7 +93,7 @@ def run_apart(
     options: argparse.Namespace,
     folder: Path,
 ) -> list[dict[str, Any]]:
-    """Run a variant in processes of its own, which end with it, and return its rows."""
+    """Run a variant in new processes, which end with it, and return its rows."""
     checkpoint = checkpoint_of(variant, folder)
     if not checkpoint.exists():
         write_model(variant, checkpoint)
@@ -132,7 +132,7 @@ def choose_variants(
     Args:
         runs: Models and their dtypes.
         options: Of the session.
-        ranks: How many processes hold a part of each layer.
+        ranks: Number of processes that each have a part of each layer.
     """
     return [
         ModelVariant(
@@ -164,7 +164,7 @@ def run_session(
         choose: Returns its variants.
         run: Runs one in a process of its own.
         apart: Starts that process, or lets transformers judge.
-        judge: Returns what is wrong with the rows.
+        judge: Returns the failures of the rows.
         columns: Of the table of tokens.
     """
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")

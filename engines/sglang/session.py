@@ -61,7 +61,7 @@ class Variant:
         dtype: Of the model.
         num_layers: Number of the model's layers.
         variable: The value of ``SGLANG_NPU_GRAPH``; None for no variable.
-        plugins: The value of ``SGLANG_PLUGINS``: the engine loads no plugin but those.
+        plugins: The value of ``SGLANG_PLUGINS``: the engine loads only these plugins.
         timed: The numbers of sequences whose host time is measured, with kernels that do nothing;
             empty where tokens are compared.
     """
@@ -158,7 +158,7 @@ def run_load(
 def measure_load(
     engine: Any, variant: Variant, count: int, *, shift: int, **given: Any
 ) -> dict[str, Any]:
-    """Return tokens and what they cost."""
+    """Return tokens and their cost."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "counted.json"
         engine.collective_rpc("begin_load", shift=shift)
@@ -220,7 +220,7 @@ def run_apart(
     options: argparse.Namespace,
     folder: Path,
 ) -> list[dict[str, Any]]:
-    """Run a variant in processes of its own, which end with it, and return its rows."""
+    """Run a variant in new processes, which end with it, and return its rows."""
     checkpoint = folder / f"{variant.dtype}-{variant.num_layers}"
     if variant.name == "transformers":
         return judgements(rows, variant.dtype, checkpoint, options.sequences)

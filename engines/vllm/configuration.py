@@ -76,7 +76,7 @@ class Side(ModelVariant):
     data_ranks: int = 2
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of its processes."""
+        """Return the environment of the engine's processes."""
         given = {**os.environ, **stand_ins.SETTINGS}
         given["CANN_SIM_DEVICES"] = str(RANKS * self.data_ranks)
         if self.plugins:
@@ -139,7 +139,7 @@ def describe_worker(worker: Any) -> dict[str, str]:
 
 
 def run_rank(rank: int, port: int, side: Side, checkpoint: Path, out: Any) -> None:
-    """Run one of the engines that share experts, in this process, and send what it gave."""
+    """Run one of the engines that share experts in this process, and send its result."""
     options: dict[str, Any] = {"enforce_eager": True}
     if side.data_ranks == 1:
         os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"

@@ -67,7 +67,7 @@ def run_tokens(
 
 
 def measure_drafts(llm: Any, variant: ModelVariant, count: int, method: str) -> dict[str, Any]:
-    """Run the load; return its row, with what was drafted where a model drafts."""
+    """Run the load; return its row, with the drafts if a model drafts."""
     accepted = count_accepted(llm)
     if method != "ngram":
         llm.collective_rpc(worker_drafts.begin_keeping)
@@ -83,7 +83,7 @@ def measure_drafts(llm: Any, variant: ModelVariant, count: int, method: str) -> 
 
 
 def count_accepted(llm: Any) -> list[int]:
-    """Return a list that gets how many drafted tokens of a sequence and step are accepted."""
+    """Return a list to which the number of accepted drafts per sequence and step is appended."""
     scheduler, accepted = llm.llm_engine.engine_core.engine_core.scheduler, []
     make = type(scheduler).make_spec_decoding_stats.__get__(scheduler)
 

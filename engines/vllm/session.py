@@ -213,7 +213,7 @@ def measure_engine(llm: Any, variant: Variant, load: Load) -> list[dict[str, Any
 
 
 def measure_load(llm: Any, variant: Variant, load: Load) -> dict[str, Any]:
-    """Return tokens and what they cost: what the first rank counted, if there are several."""
+    """Return tokens and their cost; with several ranks, the counts of the first."""
     preempted = count_preemptions(llm)
     llm.collective_rpc(worker_counts.begin_counting)
     tokens = generate(llm, *load)

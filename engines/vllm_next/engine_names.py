@@ -30,11 +30,11 @@ ENGINE = ("vllm", "vllm_ascend")
 
 @dataclass
 class Found:
-    """What was looked for.
+    """Names that were looked up.
 
     Attributes:
         used: Names of the engine, each with the place that uses it.
-        gone: Those that are not there, with the module of the adapter.
+        gone: Names that do not exist, with the module of the adapter.
     """
 
     used: set[str] = field(default_factory=set)
@@ -48,7 +48,7 @@ class Found:
 
 
 def look_up(folder: Path, package: str) -> Found:
-    """Look up what the modules of a folder use of the engine.
+    """Look up the engine's names that the modules of a folder use.
 
     Args:
         folder: Of a package.
@@ -99,7 +99,7 @@ def is_there(module: str, name: str) -> bool:
 
 
 def look_up_class(node: ast.ClassDef, made: type, where: str, found: Found) -> None:
-    """Look up what a class uses of the engine's classes from which it derives."""
+    """Look up the names that a class uses of its base classes in the engine."""
     bases = [each for each in made.__mro__[1:] if is_of_engine(each.__module__)]
     if not bases:
         return
@@ -124,7 +124,7 @@ def look_up_class(node: ast.ClassDef, made: type, where: str, found: Found) -> N
 
 
 def look_up_arguments(made: type, base: type, name: str, where: str, found: Found) -> None:
-    """Look up whether an overriding method takes what the engine's own takes."""
+    """Check that an overriding method accepts the arguments of the engine's own."""
     if name.startswith("__"):
         return
     theirs = inspect.getattr_static(base, name, None)
@@ -172,7 +172,7 @@ def is_of_self(node: Any) -> bool:
 
 
 def main() -> int:
-    """Print what is gone; return 1 if something is."""
+    """Print the missing names; return 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", help="of the adapter, as v0_23; default: that of this release")
     options = parser.parse_args()

@@ -97,7 +97,7 @@ def shift_lengths(graph: Any, shift: int) -> None:
 
 
 def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
-    """Return the tokens of a load with their log-probabilities, and what its steps cost."""
+    """Return the tokens of a load with their log-probabilities, and the cost of its steps."""
     runner, preempted = runner_of(llm), count_preemptions(llm)
     waits: list[int] = []
     forward = runner._model_forward

@@ -104,7 +104,7 @@ def run_load(
 
 
 def measure_load(llm: Any, variant: Variant, load: Any) -> dict[str, Any]:
-    """Return the tokens of a load, and what its steps cost."""
+    """Return the tokens of a load, and the cost of its steps."""
     runner, preempted = runner_of(llm), count_preemptions(llm)
     waits: dict[str, list[int]] = defaultdict(list)
     kept = [
@@ -163,7 +163,7 @@ class ReplayStopwatch(StepStopwatch):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of those that take turns on an engine: its graphs, and what updates them.
+    """One of the sides that take turns on an engine: its graphs and their update.
 
     Attributes:
         name: In the table.

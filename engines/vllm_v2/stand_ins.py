@@ -119,7 +119,7 @@ def prepare_positions(
     _most: int,
     **_constants: object,
 ) -> None:
-    """Give each token its position and each sequence its length; a program more for padding."""
+    """Write each token's position and each sequence's length; one more program for padding."""
     count = grid[0] - 1
     starts, computed = starts[: count + 1].long(), computed[rows.long()]
     lengths[:count] = computed + starts[1:] - starts[:-1]
@@ -163,7 +163,7 @@ def count_sampled(
     rows: torch.Tensor,
     prefill: torch.Tensor,
 ) -> None:
-    """Count what each sequence sampled, and what of its drafts was rejected."""
+    """Count the sampled tokens of each sequence, and its rejected drafts."""
     is_chunk = lengths[: grid[0]] < prefill[rows.long()]
     sampled.masked_fill_(is_chunk, 0)
     number = logits[1 : grid[0] + 1] - logits[: grid[0]]
@@ -173,7 +173,7 @@ def count_sampled(
 def count_without_kernels(
     _grid: tuple[int], sampled: torch.Tensor, rejected: torch.Tensor, *_given: torch.Tensor
 ) -> None:
-    """Count one token of each sequence where kernels do nothing: copies alone give values there."""
+    """Count one token per sequence, for kernels that do nothing: only copies have values."""
     sampled.copy_(torch.ones(sampled.shape, dtype=sampled.dtype))
     rejected.copy_(torch.zeros(rejected.shape, dtype=rejected.dtype))
 
@@ -195,7 +195,7 @@ def post_update(
     totals: torch.Tensor,
     **_constants: object,
 ) -> None:
-    """Keep what was sampled: the last token, all of them, their number, and what is computed."""
+    """Store the sampled tokens: the last, all, their number, and the number computed."""
     if tokens.shape[1] != 1:
         raise NotImplementedError("drafts")
     rows, token, total = rows.long(), tokens[:, 0], totals[rows.long()]

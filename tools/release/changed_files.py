@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def changed_files(root: Path, base: str) -> list[str]:
-    """Return the files that differ from where this branch left another revision.
+    """Return the files that differ from the merge base with another revision.
 
     Files that are not committed, or not known to git, count too.
 

@@ -31,7 +31,7 @@ class Installer:
     overrides: tuple[str, ...] = ()
 
     def build(self, package: Package, into: Path) -> list[Path]:
-        """Build a source distribution, and a wheel from nothing but that; return both."""
+        """Build a source distribution, and a wheel from it; return both."""
         self._run(package.folder, "build", "--quiet", "--out-dir", into, package.folder)
         return sorted(path for path in into.iterdir() if path.suffix in {".gz", ".whl"})
 
@@ -58,7 +58,7 @@ class Environment:
     """An environment, which sees neither the tree nor another environment.
 
     Attributes:
-        installer: Who made it.
+        installer: The installer that created it.
         folder: Its folder.
     """
 
@@ -79,7 +79,7 @@ class Environment:
         """Install into it and return uv's output.
 
         Raises:
-            ReleaseError: uv found nothing that fits; the message contains its reason.
+            ReleaseError: uv found no solution; the message contains its reason.
         """
         overrides = self.folder / "overrides.txt"
         return output_of(

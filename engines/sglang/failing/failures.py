@@ -39,10 +39,10 @@ class Case:
         name: In the table.
         expected: Must occur in the output of the engine's processes.
         variable: The value of ``SGLANG_NPU_GRAPH``.
-        module: What runs the engine.
+        module: The module that runs the engine.
         faults: The value of ``CANN_SIM_FAULTS``.
-        version: What the installed engine says that its version is; None for the truth.
-        plugin: A plugin of others that the scheduler loads after ours.
+        version: The version that the installed engine reports; None for its own.
+        plugin: Another plugin that the scheduler loads after ours.
     """
 
     name: str
@@ -111,7 +111,7 @@ def run_apart(
     rows: Path,
     module: str = "engines.sglang.session",
 ) -> str | None:
-    """Run a variant in processes of its own; return how it ended, None for a hang.
+    """Run a variant in new processes; return how it ended, None for a hang.
 
     Args:
         variant: What is run.

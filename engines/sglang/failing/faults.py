@@ -10,7 +10,7 @@ import cann_sim
 
 
 class FailingSteps:
-    """Methods that the engine's scheduler has besides its own, for the session of faults."""
+    """Methods added to the engine's scheduler, for the session of faults."""
 
     def begin_failing(self: Any, kind: str, first: int, rank: int) -> None:
         """Make something fail from now on, if this is the rank of the fault.
@@ -18,7 +18,7 @@ class FailingSteps:
         Args:
             kind: What fails.
             first: The occasion on which it fails first.
-            rank: Of tensor parallelism.
+            rank: Rank in tensor parallelism.
         """
         from sglang.srt.runtime_context import get_parallel
 

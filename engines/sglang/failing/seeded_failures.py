@@ -67,9 +67,9 @@ def run_faults(name: str, seeds: list[int], checkpoint: Path, out: Path) -> None
 
     Args:
         name: Of the engine.
-        seeds: As many as it lives through.
+        seeds: Run until the engine ends.
         checkpoint: Of the model.
-        out: File for the rows; the last one has nothing but its seed while it is met.
+        out: File for the rows; while a fault runs, the last one has only its seed.
     """
     variant, rows = ENGINES[name], []
     engine = make_engine(variant, checkpoint, **variant.options())
@@ -127,8 +127,8 @@ def judge(name: str, fault: Fault, ended: str | None, log: Path) -> dict[str, An
 
     Args:
         name: Of the engine.
-        fault: The one that it met last.
-        ended: How; None where it had to be ended.
+        fault: The last fault.
+        ended: How it ended; None if it had to be killed.
         log: What it printed.
     """
     lines = log.read_text(errors="replace").splitlines()

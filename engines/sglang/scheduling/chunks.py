@@ -25,7 +25,7 @@ def first_page(_prefix: Any, _prefix_cpu: Any, lengths: Any, *given: Any, **_nam
 
 
 class MeasuredChunks:
-    """Methods that the engine's scheduler has besides its own, for the session of prefill."""
+    """Methods added to the engine's scheduler, for the session of prefill."""
 
     def begin_chunks(self: Any, is_wrong: bool) -> None:
         """Start counting.
@@ -50,7 +50,7 @@ class MeasuredChunks:
             runner.load_batch = load_wrongly
 
     def watch_chunks(self: Any) -> None:
-        """See each chunk that runs, and each sequence that has to give its pages back."""
+        """Observe each chunk that runs, and each sequence that must free its pages."""
         model = self.tp_worker.model_runner
         forward, add = model.forward, self._add_request_to_queue
 
@@ -86,7 +86,7 @@ class MeasuredChunks:
         model.forward, self._add_request_to_queue = watched, counted_add
 
     def end_chunks(self: Any, out: str) -> None:
-        """Write what was counted."""
+        """Write the counts."""
         graphs = [chunk for chunk in self.chunks if chunk["is_graph"]]
         runner = self.tp_worker.model_runner.prefill_cuda_graph_runner
         most = getattr(runner, "max_num_tokens", 0)
@@ -103,7 +103,7 @@ class MeasuredChunks:
         Path(out).write_text(json.dumps(row))
 
     def make_chunk_sides(self: Any) -> None:
-        """Capture prefill for each of those that take turns: the engine's segments, and ours."""
+        """Capture prefill for both sides: the engine's segments, and ours."""
         from sglang.srt.model_executor.runner_backend.breakable_cuda_graph_backend import (
             BreakableCudaGraphBackend,
         )
@@ -122,7 +122,7 @@ class MeasuredChunks:
         self.chunks_taken: dict[Any, list[list[dict[str, Any]]]] = defaultdict(list)
 
     def begin_chunk_turn(self: Any, number: int, is_counting: bool) -> None:
-        """Go on with another side."""
+        """Continue with another side."""
         names = sorted(self.chunk_sides)
         self.chunk_side = names[number % len(names)]
         runner, backend = self.chunk_sides[self.chunk_side]
@@ -139,7 +139,7 @@ class MeasuredChunks:
             self.chunks_taken[(self.chunk_side, *key, self.is_counting_chunks)].append(same)
 
     def write_chunk_turns(self: Any, out: str) -> None:
-        """Write what a chunk took and launched, for each side and shape of chunk."""
+        """Write time and launches of a chunk, for each side and shape of chunk."""
         rows = []
         for (side, tokens, sequences, is_counting), turns in self.chunks_taken.items():
             if is_counting:

@@ -30,7 +30,7 @@ def attend(
     """Replace the engine's `forward_decode_graph` of plain attention.
 
     Args:
-        backend: The engine's attention backend, whose metadata hold lengths on the device.
+        backend: The engine's attention backend, whose metadata has lengths on the device.
         q: Queries, [sequences, heads * head size].
         k: New keys, [sequences, key heads * head size].
         v: New values, as keys.

@@ -105,7 +105,7 @@ class IterationStopwatch(Stopwatch):
 
 
 class Measured:
-    """Methods that the engine's scheduler has besides its own."""
+    """Methods added to the engine's scheduler."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -177,7 +177,7 @@ class Measured:
         Path(out + (f".{rank}" if rank else "")).write_text(json.dumps(row))
 
     def make_sides(self: Any) -> None:
-        """Capture graphs for each of those that take turns: the engine's, and ours by updater."""
+        """Capture graphs for each side: the engine's, and ours for each updater."""
         from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend
         from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend
 
@@ -205,18 +205,18 @@ class Measured:
         self.taken: dict[tuple[str, int], list[list[dict[str, float]]]] = defaultdict(list)
 
     def begin_turn(self: Any, number: int) -> None:
-        """Go on with the graphs of another side."""
+        """Continue with the graphs of another side."""
         names = sorted(self.sides)
         self.turn = names[number % len(names)]
         self.graph_runner().backend = self.sides[self.turn]
         self.watch.steps.clear()
 
     def end_turn(self: Any, sequences: int) -> None:
-        """Keep the steps of a turn, but for the first, which find caches that another filled."""
+        """Keep the steps of a turn except the first, whose caches were filled by another side."""
         self.taken[self.turn, sequences].append(self.watch.steps[2:])
 
     def write_turns(self: Any, out: str) -> None:
-        """Write what a step took, for each side and number of sequences."""
+        """Write the times of a step, for each side and number of sequences."""
         rows = []
         for (name, sequences), taken in self.taken.items():
             # A turn whose sequences ended early has too few steps for a median.

@@ -38,7 +38,7 @@ def shrink(
         ranks: Of each adapter; 0 for none.
         scalings: Of each adapter.
         out: [T, slices * most ranks].
-        slices: Layers that are one here.
+        slices: Number of fused layers.
     """
     which = adapter_of_token(len(x), indices, lengths)
     found = torch.bmm(weights[which].float(), x.float().unsqueeze(-1)).squeeze(-1)

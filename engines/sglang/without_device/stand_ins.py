@@ -44,7 +44,7 @@ def set_environment() -> None:
 
 
 def prepare() -> object:
-    """Make the engine importable in this process; returns what has to be kept."""
+    """Make the engine importable in this process; keep the result alive."""
     # torch_npu.contrib.transfer_to_npu, which the engine imports, makes the names of torch.cuda
     # those of torch.npu. Dynamo 2.13 lists both, finds an object twice and raises; the engine logs
     # that and continues with nearly no models. There is no CUDA here that the names could mean.
@@ -80,7 +80,7 @@ def install() -> None:
 
 
 def declare_operators() -> object:
-    """Declare operators of sgl-kernel-npu that the engine calls by torch; returns what is kept."""
+    """Declare operators of sgl-kernel-npu that the engine calls by torch; keep the result alive."""
     library = torch.library.Library("npu", "FRAGMENT")
     arguments = "Tensor rows, Tensor table, Tensor starts, Tensor ends, Tensor(a!) slots"
     library.define(f"cache_loc_update({arguments}) -> ()")

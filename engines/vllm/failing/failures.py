@@ -131,13 +131,13 @@ def find_other_version(checkpoint: Path) -> str:
 
 
 def find_unknown_option(checkpoint: Path) -> str:
-    """Give the key a value that it does not know."""
+    """Set the key to an unknown value."""
     make_engine(dataclasses.replace(OURS, key={"updated": "native"}), checkpoint)
     return "no error"
 
 
 def find_uncovered_attention(checkpoint: Path) -> str:
-    """Let one layer have an attention that is not covered: the engine's own road."""
+    """Give one layer an attention that is not covered: the engine updates it itself."""
     # In the engine's own order: its modules import each other.
     from vllm_ascend.worker.worker import NPUWorker  # noqa: F401  # isort: skip
     from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
