@@ -69,7 +69,8 @@ void CopyBlocks(const Blocks& blocks, char* plain, char* nz, bool to_nz) {
   }
 }
 
-// A tensor [batch, channels, depth, height, width] whose channels are stored in groups of `group`: the rest, then those of a group.
+// A tensor [batch, channels, depth, height, width] whose channels are stored in groups of `group`: the rest, then those of a
+// group.
 struct Channels {
   size_t item;
   int64_t batch, channels, depth, height, width, group;

@@ -2,8 +2,8 @@
 //
 // Each back end of torch registers the keys that its allocator adds to PYTORCH_ALLOC_CONF in one set, when its library is
 // loaded, and a key that is in the set already ends the process. A CUDA build registers CUDA's, and torch_npu from 2.10.0.post7
-// on has some of the same names. The back end that comes last has the parser, so after torch_npu CUDA's keys have no meaning: they are taken out
-// before it is loaded, and what remains is what a CPU build of torch has.
+// on has some of the same names. The back end that is loaded last has the parser, so after torch_npu CUDA's keys have no
+// meaning: they are removed before it is loaded, and those of a CPU build of torch remain.
 //
 // The linker loads, and initialises, what this library needs before it: torch's CUDA library has registered its keys when the
 // constructor runs. libtorch_npu.so needs a library that needs this one (see native_library.py), so it registers later.

@@ -32,7 +32,8 @@ struct StreamFailure {
   std::string what;
 };
 
-// That of the stream whose worker calls; null where it is well. A record that runs nevertheless passes it to the waiting streams.
+// That of the stream whose worker calls; null where it is well. A record that runs nevertheless passes it to the waiting
+// streams.
 std::shared_ptr<const StreamFailure> FailureOfThisStream();
 // Throws where there is one.
 void ThrowFailure(const std::shared_ptr<const StreamFailure>& failure);

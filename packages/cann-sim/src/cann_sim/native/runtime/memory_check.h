@@ -6,7 +6,8 @@
 // that are NaN in every floating type, and finds a tensor that is read before any of it was written, and a kernel that changes
 // an argument that it does not write. What is found fails the launch or the next synchronisation.
 //
-// The caching allocator of torch_npu works on top of this: for memory that it reuses without aclrtFree only the order is checked.
+// The caching allocator of torch_npu works on top of this: for memory that it reuses without aclrtFree only the order
+// is checked.
 #pragma once
 
 #include <cstddef>

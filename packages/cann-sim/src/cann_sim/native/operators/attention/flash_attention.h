@@ -26,8 +26,8 @@ struct FlashAttention {
   double scale, keep;
   int64_t pre_tokens, next_tokens, heads, sparse_mode, pse_type;
   FlashLayout layout;
-  // Whether the statistics of a packed layout are laid out like the queries, [T, N, 8]; else those of each sequence are [N, S, 8], one
-  // sequence after the other.
+  // Whether the statistics of a packed layout are laid out like the queries, [T, N, 8]; else those of each sequence are
+  // [N, S, 8], one sequence after the other.
   bool statistics_as_queries;
 
   void Require() const;

@@ -1,5 +1,5 @@
-// MlaProlog: the operators before latent attention (MLA) in a decode step, in one operator. Queries are projected down, normalised
-// and projected up to latent ones; keys are projected down, normalised, rotated and stored in the caches. Computed in float32;
+// MlaProlog: the operators before latent attention (MLA) in a decode step, in one operator. Queries are projected
+// down, normalised and projected up to latent ones; keys are projected down, normalised, rotated and stored in the caches. Computed in float32;
 // rounded to bfloat16 where the device's matrix unit takes a product's result.
 
 #include <ATen/ops/add.h>

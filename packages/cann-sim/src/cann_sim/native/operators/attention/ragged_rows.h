@@ -1,5 +1,5 @@
-// Rows of tensors that belong to sequences whose lengths are in device memory. The lengths are read when the kernel runs, so that
-// a captured graph follows them without a task update.
+// Rows of tensors that belong to sequences whose lengths are in device memory. The lengths are read when the kernel runs, so
+// that a captured graph follows them without a task update.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// MoeDistributeDispatch: every device sends its tokens to the devices of their experts. Received rows are sorted by expert, then by
-// sending device, then by token.
+// MoeDistributeDispatch: every device sends its tokens to the devices of their experts. Received rows are sorted by expert,
+// then by sending device, then by token.
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>

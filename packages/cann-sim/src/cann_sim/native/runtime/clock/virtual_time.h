@@ -1,5 +1,5 @@
-// Virtual time (CANN_SIM_CLOCK): when each task would begin and end on a device of the SoC, in addition to the order in which the
-// simulator happens to run them. A task begins at the latest of the end of the task before it on its lane, the time of what
+// Virtual time (CANN_SIM_CLOCK): when each task would begin and end on a device of the SoC, in addition to the order in which
+// the simulator happens to run them. A task begins at the latest of the end of the task before it on its lane, the time of what
 // it waits for, and the time at which the host gave it to its stream; it lasts as its cost says. Lanes pass their time on
 // where they pass on what happened before (order.h). All threads of the host share one clock.
 #pragma once
