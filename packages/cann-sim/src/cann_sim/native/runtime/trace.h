@@ -1,8 +1,8 @@
 // What the device and the host did, as a file in the trace event format of Chrome, which Perfetto opens. CANN_SIM_TRACE
 // names the file. Each stream, each side branch of a graph and each host thread has a track of its own; an arrow goes from
 // the record of an external event to the wait that it ended. Times are those of the monotonic clock, so that
-// times measured by the program itself can be compared with them. With CANN_SIM_CLOCK they are virtual, and a wait says when it was
-// reached, when what it waits for happened, and how long it stalled.
+// times measured by the program itself can be compared with them. With CANN_SIM_CLOCK they are virtual, and a wait says when
+// it was reached, when what it waits for happened, and how long it stalled.
 #pragma once
 
 #include <cstdint>
