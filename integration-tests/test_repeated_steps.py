@@ -146,7 +146,7 @@ def test_host_waits_once_for_all_tokens_of_a_replay(
     assert replays == {steps: 1 + -(-16 // steps) for steps in STEPS}
 
 
-def test_what_cannot_be_sampled_on_the_device_is_refused(
+def test_sampling_not_supported_on_the_device_is_refused(
     runners: dict[tuple[str, int], CompiledModelRunner],
 ) -> None:
     options = ({"top_k": 3}, {"top_p": 0.5}, {"seed": -1})

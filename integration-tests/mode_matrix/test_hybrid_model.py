@@ -101,7 +101,7 @@ def assert_right(model: HybridModel, results: dict[StepKind, WorkloadResult]) ->
             assert difference <= 0.1 * at_once.abs().max(), (kind, difference, at_once.abs().max())
 
 
-def test_mode_gives_what_eager_gives_and_leaves_states_of_others_alone(
+def test_mode_equals_eager_and_keeps_states_of_others(
     mode: CompileMode,
     make: Callable[[CompileMode], HybridModel],
     eager: dict[StepKind, WorkloadResult],

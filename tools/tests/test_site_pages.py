@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("page", pages(), ids=str)
-def test_document_links_to_what_is_there(page: Path) -> None:
+def test_document_links_to_existing_files(page: Path) -> None:
     with_site_links((ROOT / page).read_text(encoding="utf-8"), page)
 
 

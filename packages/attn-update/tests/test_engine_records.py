@@ -201,7 +201,7 @@ def test_an_engine_that_replays_elsewhere_brackets_its_replay(engine: Engine) ->
         assert_layers_equal(outputs, engine.model.eager(2, lengths))
 
 
-def test_an_engines_own_updates_may_have_gone_before(engine: Engine) -> None:
+def test_an_engines_own_updates_may_come_first(engine: Engine) -> None:
     engine.capture(2)
     stream, params = engine.device.create_stream(), engine.params
     for lengths in ([3, 4], [5, 6]):

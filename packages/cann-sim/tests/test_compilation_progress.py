@@ -56,7 +56,7 @@ def test_a_pipe_gets_lines() -> None:
     assert lines[-1] == "cann-sim: compiled 2 native sources in 0 s"
 
 
-def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_bar_that_is_removed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = compile_two(Terminal())
     assert "[........" in shown

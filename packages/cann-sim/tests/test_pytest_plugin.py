@@ -85,7 +85,7 @@ def test_device_left_waiting_is_an_error_of_the_test_that_left_it(run_tests: Any
     assert "deadlock: stream" in done.output
 
 
-def test_failure_that_the_test_saw_is_none_of_the_next(run_tests: Any) -> None:
+def test_failure_that_the_test_saw_does_not_affect_the_next(run_tests: Any) -> None:
     done = run_tests(SEEN)
     assert "2 passed" in done.output, done.output + done.errors
     assert done.status == 0
@@ -108,7 +108,7 @@ def test_task_queue_left_dead_ends_the_run_and_names_the_test(run_tests: Any) ->
     assert done.status == 1
 
 
-def test_refusal_without_a_task_queue_is_none_of_the_next_test(run_tests: Any) -> None:
+def test_refusal_without_a_task_queue_does_not_affect_the_next_test(run_tests: Any) -> None:
     done = run_tests(REFUSED, MEETS_AN_EVENT, TASK_QUEUE_ENABLE="0")
     assert "3 passed" in done.output, done.output + done.errors
     assert done.status == 0

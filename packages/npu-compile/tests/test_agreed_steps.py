@@ -110,7 +110,7 @@ def test_prefill_pads_to_the_agreed_bucket(setting: Setting, rows: int) -> None:
     setting.check(setting.prefill, rows, agreed(mode, 16))
 
 
-def test_what_is_agreed_to_run_eagerly_does_so_without_a_warning(setting: Setting) -> None:
+def test_step_agreed_to_run_eagerly_gives_no_warning(setting: Setting) -> None:
     setting.compiled.release()
     # Dynamo has warnings of its own, on Python 3.13.0 for one.
     with warnings.catch_warnings(record=True) as caught:
@@ -130,7 +130,7 @@ def test_what_is_agreed_to_run_eagerly_does_so_without_a_warning(setting: Settin
         (agreed(RunMode.FULL, 2), 3),
     ],
 )
-def test_what_does_not_fit_the_runner_launches_nothing(
+def test_step_that_does_not_fit_the_runner_launches_nothing(
     decoder: Decoder,
     attention: AttentionOperator,
     device: FakeDevice,

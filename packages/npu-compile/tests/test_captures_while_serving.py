@@ -163,7 +163,7 @@ def test_capture_takes_the_rest_of_what_was_captured_between_steps(
         runner.capture(lambda _: None)
 
 
-def test_size_refused_between_steps_stays_pending_and_the_others_serve_on(
+def test_size_refused_between_steps_stays_pending_and_serving_continues(
     runner: DecodeRunner | PrefillRunner, device: RefusingDevice
 ) -> None:
     runner.capture_next(lambda _: None)
@@ -195,7 +195,7 @@ def test_sizes_that_may_be_skipped_are_so_between_steps(
     assert _run(runner, [2]).tolist() == [6.0]
 
 
-def test_nothing_is_captured_between_steps_where_nothing_captures_or_a_budget_is_measured(
+def test_nothing_is_captured_between_steps_without_captures_or_with_a_budget(
     make: Callable[..., DecodeRunner | PrefillRunner],
 ) -> None:
     assert make(mode="eager").capture_next(lambda _: None) is None

@@ -574,7 +574,7 @@ def operators() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("operators")
 @pytest.mark.parametrize("kind", UNKEPT)
-def test_what_cannot_be_compared_is_not_kept_and_the_report_says_why(
+def test_incomparable_values_are_not_cached_and_the_report_says_why(
     tmp_path: Path, kind: str
 ) -> None:
     old, new, reason = UNKEPT[kind]

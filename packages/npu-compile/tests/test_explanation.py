@@ -129,7 +129,7 @@ def test_the_page_shows_every_piece(decoder: Decoder, attention: AttentionOperat
     assert "<script" not in page
 
 
-def test_what_cannot_be_explained_is_a_clear_error(decoder: Decoder) -> None:
+def test_model_that_cannot_be_explained_is_a_clear_error(decoder: Decoder) -> None:
     def branching(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if x.sum() > 0 else x
 

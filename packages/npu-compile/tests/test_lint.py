@@ -131,7 +131,7 @@ def test_text_has_the_line_the_remedy_and_the_number(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("function", ["clean", "marked"])
-def test_nothing_is_said_of_a_model_that_can_be_captured(
+def test_no_finding_for_a_model_that_can_be_captured(
     capsys: pytest.CaptureFixture[str], function: str
 ) -> None:
     assert run_command(["lint", f"linted_models:{function}"]) == 0
@@ -148,6 +148,6 @@ def test_marked_function_counts_where_the_graph_does_not_break(
     assert "1 finding in two calls" in capsys.readouterr().out
 
 
-def test_model_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_model_is_an_error_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["lint", "linted_models:absent"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1

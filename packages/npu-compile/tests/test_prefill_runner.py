@@ -164,7 +164,7 @@ def test_runner_gives_the_rows_of_the_model_for_any_batch(
         torch.testing.assert_close(output, model(**inputs))
 
 
-def test_what_the_model_marks_may_be_measured_too(
+def test_functions_marked_by_the_model_may_be_measured_too(
     model: Model, attention: SequenceAttention, device: FakeDevice, context: GraphContext
 ) -> None:
     measured = ["breakable", "eager"]

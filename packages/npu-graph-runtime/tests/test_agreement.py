@@ -177,7 +177,7 @@ def test_modes_that_exclude_each_other_are_named() -> None:
 @pytest.mark.parametrize(
     "gather", [lambda _: [], lambda _: [(1, 2, 3, 4, 5)], lambda row: [row, row[:3]]]
 )
-def test_exchange_that_is_none_is_refused(
+def test_exchange_without_the_rows_of_all_ranks_is_refused(
     gather: Callable[[tuple[int, ...]], list[tuple[int, ...]]],
 ) -> None:
     with pytest.raises(RankDisagreementError, match="expected the row of each rank"):

@@ -544,7 +544,7 @@ def test_memory_that_moved_under_its_storage_is_named_at_a_replay(
 
 
 @pytest.mark.parametrize("has_compiler", [True, False])
-def test_one_moved_tensor_is_found_within_as_many_replays_as_there_are(
+def test_one_moved_tensor_is_found_within_one_replay_per_tensor(
     npu: NpuDevice, context: GraphContext, monkeypatch: pytest.MonkeyPatch, has_compiler: bool
 ) -> None:
     if not has_compiler:

@@ -76,7 +76,7 @@ def test_compiler_that_fails_leaves_python(
     assert find_native_comparison(tmp_path / "built") is None
 
 
-def test_nothing_to_build_with_or_to_build_in_leaves_python(
+def test_without_compiler_or_folder_python_compares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -81,7 +81,7 @@ def returns_a_list(ids: torch.Tensor) -> Output:
 
 
 @pytest.mark.parametrize("step", [reads_back, returns_a_list])
-def test_what_cannot_be_traced_is_left_to_the_engine(
+def test_model_that_cannot_be_traced_is_left_to_the_engine(
     caplog: pytest.LogCaptureFixture, step: Callable[[torch.Tensor], Output]
 ) -> None:
     ids = torch.ones(2, 4)
@@ -95,7 +95,7 @@ def test_what_cannot_be_traced_is_left_to_the_engine(
 @pytest.mark.parametrize(
     ("compiled", "reason"), [(True, "compiled by torch.compile"), (False, "not tried")]
 )
-def test_what_was_not_tried_is_left_to_the_engine(
+def test_model_that_was_not_tested_is_left_to_the_engine(
     caplog: pytest.LogCaptureFixture, compiled: bool, reason: str
 ) -> None:
     model: torch.nn.Module = Qwen3ForCausalLM()
@@ -122,6 +122,6 @@ def test_a_required_rule_that_matches_nothing_ends_the_capture() -> None:
         ("all", "expected a mapping of enabled, disabled"),
     ],
 )
-def test_what_is_not_there_cannot_be_chosen(settings: Any, expected: str) -> None:
+def test_unknown_settings_of_fusions_are_refused(settings: Any, expected: str) -> None:
     with pytest.raises(OptionsError, match=expected):
         Fusions(settings)

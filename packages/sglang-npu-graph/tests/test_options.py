@@ -54,7 +54,7 @@ def test_the_variable_is_1_or_an_object(text: str, options: Options) -> None:
 
 
 @pytest.mark.parametrize("text", ["2", "1.0", "auto", "{", '{"updaters": "auto"}', '["updater"]'])
-def test_another_value_is_refused_with_the_options_that_there_are(text: str) -> None:
+def test_another_value_is_refused_with_the_known_options(text: str) -> None:
     with pytest.raises(
         OptionsError, match="any_version, decode, fusions, native_folder, prefill, updater"
     ):
@@ -68,9 +68,7 @@ def test_a_folder_that_is_no_path_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["decode", "prefill"])
 @pytest.mark.parametrize("value", ["on", 1, None])
-def test_a_part_that_there_is_not_is_refused_with_those_that_there_are(
-    name: str, value: object
-) -> None:
+def test_an_unknown_part_is_refused_with_the_known_ones(name: str, value: object) -> None:
     with pytest.raises(
         OptionsError, match=rf"{name} is {value!r}, expected one of [\w, ]+, engine"
     ):

@@ -27,7 +27,7 @@ def test_the_key_is_true_or_a_mapping() -> None:
 
 
 @pytest.mark.parametrize("value", [1, "auto", {"updaters": "auto"}, ["updater"]])
-def test_another_value_is_refused_with_the_options_that_there_are(value: object) -> None:
+def test_another_value_is_refused_with_the_known_options(value: object) -> None:
     with pytest.raises(
         OptionsError, match="any_version, attention, fusions, graphs, native_folder, updater"
     ):
@@ -87,7 +87,7 @@ def test_a_variable_has_the_value_where_the_engine_refuses_the_key(
     assert Options.read({"npu_graph": False}) is None
 
 
-def test_a_variable_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_not_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_NPU_GRAPH", "yes")
     with pytest.raises(OptionsError, match="variable VLLM_NPU_GRAPH: expected JSON"):
         Options.read(None)

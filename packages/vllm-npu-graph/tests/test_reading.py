@@ -103,7 +103,7 @@ def test_a_step_is_what_the_engine_says(
     device.synchronize()
 
 
-def test_where_nothing_decodes_nothing_is_read() -> None:
+def test_without_decode_steps_nothing_is_read() -> None:
     assert read_latent(SimpleNamespace(decode=None))["block_table"] is None
     none = SimpleNamespace(decode_meta=None, actual_seq_lengths_q=[])
     assert read_second_part(none)["actual_seq_lengths_kv"] is None

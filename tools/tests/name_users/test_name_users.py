@@ -132,7 +132,7 @@ def test_words_other_packages_and_changelogs_are_no_users(root: Path, path: str,
         "Graph = Kind | None\n",
     ],
 )
-def test_what_a_used_name_takes_and_gives_is_used(root: Path, graph: str) -> None:
+def test_types_in_the_signature_of_a_used_name_are_used(root: Path, graph: str) -> None:
     write(root, "packages/first-one/src/first_one/graph.py", graph)
     assert used(root) == {"Graph": [], "Kind": []}
 
@@ -176,7 +176,7 @@ def test_table_shows_each_name_with_its_users(
     assert "| first-one | `Kind` | 0 |  |" in lines
 
 
-def test_a_listed_module_that_is_not_there_is_named(
+def test_a_listed_module_that_is_missing_is_named(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = PROJECT.format(name="second", modules='"second.gone"')

@@ -97,7 +97,7 @@ def test_note_that_no_release_would_collect_is_an_error(
         check_changes(repository.root, "HEAD")
 
 
-def test_what_changed_on_main_meanwhile_is_not_this_branchs_change(repository: Repository) -> None:
+def test_later_changes_on_main_are_not_changes_of_the_branch(repository: Repository) -> None:
     git(repository.root, "switch", "--quiet", "--create", "branch")
     repository.write("packages/top/tests/test_more.py", "")
     repository.commit("on the branch")

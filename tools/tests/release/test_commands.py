@@ -26,14 +26,14 @@ def test_release_of_a_named_version_fails_with_one_message(
     )
 
 
-def test_unknown_package_is_named_with_those_there_are(
+def test_unknown_package_is_named_with_the_known_ones(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--root", str(repository.root), "build", "leaves"]) == 1
     assert "no package is named 'leaves'; there are: leaf, top" in capsys.readouterr().err
 
 
-def test_text_that_is_no_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_that_is_not_a_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["cut", "leaf", "--version", "next"])
     assert "'next' is no version such as 0.1.0" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_programs_and_how_they_are_run(tmp_path: Path) -> None:
         ("x = 1  # 2", "", ()),
     ],
 )
-def test_what_a_readme_says_that_a_program_prints(
+def test_expected_output_is_read_from_the_readme(
     tmp_path: Path, program: str, after: str, said: tuple[str, ...]
 ) -> None:
     readme = tmp_path / "README.md"

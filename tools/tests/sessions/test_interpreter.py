@@ -38,5 +38,5 @@ def test_a_shim_that_does_not_start_is_passed_over(tmp_path: Path) -> None:
     assert find_interpreter("3.77") == str(python)
 
 
-def test_a_version_that_is_not_there_is_left_to_uv() -> None:
+def test_a_version_that_is_not_installed_is_left_to_uv() -> None:
     assert find_interpreter("3.77") == "3.77"

@@ -14,7 +14,7 @@ from sessions.workspace import ROOT
 
 
 @pytest.mark.parametrize("row", LONG_TESTS, ids=lambda row: row.name)
-def test_row_names_tests_and_options_that_there_are(row: LongTests) -> None:
+def test_row_names_existing_tests_and_options(row: LongTests) -> None:
     for run in row.runs:
         words = run.split()
         paths = [word for word in words if "/" in word]

@@ -104,7 +104,7 @@ def test_rank_that_never_connects_is_named_at_the_timeout(
     assert f"is taken by process {os.getpid()}" in hccl.message()
 
 
-def test_time_limit_that_is_no_number_is_refused(
+def test_time_limit_that_is_not_a_number_is_refused(
     hccl: Hccl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HCCL_EXEC_TIMEOUT", "soon")

@@ -147,9 +147,7 @@ def test_batch_is_taken_from_the_cache(found: dict[str, Any], device: Device) ->
     assert found["product of a batch"] == near(device.around + max(moving, computing))
 
 
-def test_of_experts_as_many_are_read_as_there_are_rows(
-    found: dict[str, Any], device: Device
-) -> None:
+def test_as_many_experts_are_read_as_there_are_rows(found: dict[str, Any], device: Device) -> None:
     moving = device.moving(8 * 2048 * 1024 * BF16, cached=8 * (2048 + 1024) * BF16)
     assert found["product of experts"] == near(device.around + moving)
 

@@ -123,7 +123,7 @@ def test_gating_top_k_chooses_within_the_best_groups(
 
 
 @pytest.mark.parametrize("norm", [0, 1])
-def test_gating_top_k_lets_the_chosen_add_up_to_one(conformance: Any, norm: int) -> None:
+def test_gating_top_k_weights_add_up_to_one(conformance: Any, norm: int) -> None:
     x = distinct(5, 64, torch.float32)
     weights, chosen, _ = torch_npu.npu_moe_gating_top_k(x.to("npu"), 6, renorm=1, norm_type=norm)
     values, places = gate(x, None, 6, (1, 1, 0), norm, 1.0, renorm=1)

@@ -227,7 +227,7 @@ def test_condition_child_that_is_not_captured_fails_the_end(npu: Any, acl: Any) 
     npu.synchronize()
 
 
-def test_condition_child_is_no_graph_of_its_own(npu: Any, acl: Any) -> None:
+def test_condition_child_is_not_a_separate_graph(npu: Any, acl: Any) -> None:
     conditional = Conditional(npu, acl, default=1)
     assert conditional.add(IF, 1) == 0
     child = ctypes.c_void_p(conditional.children[0])

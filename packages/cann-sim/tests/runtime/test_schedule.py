@@ -54,7 +54,7 @@ def test_schedule_with_other_seeds_interleaves_differently(npu: Any) -> None:
     assert len({interleaving(npu, streams, seed) for seed in range(SEEDS)}) > SEEDS // 2
 
 
-def test_schedule_lets_the_side_branches_of_a_graph_go_in_any_order(npu: Any) -> None:
+def test_schedule_runs_the_side_branches_of_a_graph_in_any_order(npu: Any) -> None:
     value = torch.ones(1, device="npu:0")
     graph, side = npu.NPUGraph(), npu.Stream()
     with npu.graph(graph):

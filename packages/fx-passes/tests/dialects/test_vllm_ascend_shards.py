@@ -168,7 +168,7 @@ def test_gathered_rows_used_elsewhere_stay_where_they_are() -> None:
     assert_left_alone(pipeline(), module, "vllm_ascend_norm_quantize", "inside the match is used")
 
 
-def test_residual_is_not_cut_where_the_engine_says_so() -> None:
+def test_residual_is_not_cut_if_the_engine_keeps_it_whole() -> None:
     def function(x: Tensor, residual: Tensor) -> Tensor:
         cut: Tensor = vllm.maybe_chunk_residual(x, residual)
         return cut + x

@@ -99,7 +99,7 @@ def test_every_value_is_reproduced_exactly_where_declared() -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.qint8, torch.float4_e2m1fn_x2, torch.quint4x2, torch.bits8]
 )
-def test_nothing_is_said_of_dtypes_that_are_packed_or_quantised(dtype: torch.dtype) -> None:
+def test_packed_and_quantised_dtypes_hold_no_other_values(dtype: torch.dtype) -> None:
     assert not holds_every_value(torch.float64, dtype)
     assert not holds_every_value(dtype, torch.bool)
 

@@ -79,7 +79,7 @@ def test_functions_are_traced_once_for_each_choice_of_dtypes() -> None:
     assert traced == [torch.float32, torch.bfloat16]
 
 
-def test_search_that_is_another_for_another_dtype_says_so() -> None:
+def test_search_that_depends_on_the_dtype_gives_the_reason() -> None:
     def search(x: Tensor) -> Tensor:
         cast: Tensor = aten._to_copy(aten.neg(x), dtype=x.dtype)
         return cast

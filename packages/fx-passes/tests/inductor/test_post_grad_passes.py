@@ -126,7 +126,7 @@ def test_configure_with_an_unknown_name_raises_and_keeps_the_switches(
     assert passes.selection == PassSelection()
 
 
-def test_a_required_rule_that_is_not_there_is_refused() -> None:
+def test_a_required_rule_that_does_not_exist_is_refused() -> None:
     with pytest.raises(PipelineError, match="near: rules"):
         PostGradPasses(pipeline_of()).configure({"require": ["rule"]})
 

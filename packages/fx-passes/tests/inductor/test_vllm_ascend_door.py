@@ -133,7 +133,7 @@ def test_the_class_that_the_platform_names_needs_no_argument() -> None:
     assert compiler_config[PASS_KEY].pipeline.names()
 
 
-def test_what_it_returns_is_what_the_engine_runs(engine: EngineModule) -> None:
+def test_the_result_is_what_the_engine_runs(engine: EngineModule) -> None:
     manager = PostGradPasses(PIPELINE)
     run = compiled(configured(manager), negate_twice)
 

@@ -77,7 +77,7 @@ READ_LATER: dict[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize("function", READ_LATER.values(), ids=READ_LATER)
-def test_reduction_in_place_stays_where_somebody_sees_it(function: Callable[..., object]) -> None:
+def test_reduction_in_place_stays_where_it_is_visible(function: Callable[..., object]) -> None:
     result, module = compare(function, FORMS)
 
     assert not result.report.matches(REDUCE)
@@ -304,7 +304,7 @@ ENGINE_SCHEMAS = {
 
 
 @pytest.mark.parametrize("schema", ENGINE_SCHEMAS, ids=lambda each: each.partition("(")[0])
-def test_what_kernels_of_engines_write_and_return_is_known(schema: str) -> None:
+def test_writes_and_results_of_engine_kernels_are_known(schema: str) -> None:
     written, shared = ENGINE_SCHEMAS[schema]
     name, _, signature = schema.partition("(")
     namespace, _, operator = name.partition("::")

@@ -125,7 +125,7 @@ def test_all_graphs_of_a_model_are_on_one_page(tmp_path: Path) -> None:
     assert page.texts["h2"] == ["Graph 1", "Graph 2", "Graph 3"]
 
 
-def test_what_the_graph_says_is_escaped() -> None:
+def test_text_of_the_graph_is_escaped() -> None:
     def check(match: fx_passes.Match) -> fx_passes.NoMatch:
         return fx_passes.NoMatch("<script>alert(1)</script> & more", match.nodes)
 

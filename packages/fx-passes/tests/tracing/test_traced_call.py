@@ -165,9 +165,7 @@ def _fails() -> list[Tensor]:
         (_fails, "tracing the step: ValueError: mine"),
     ],
 )
-def test_what_cannot_be_a_graph_is_refused(
-    function: Callable[[], list[Tensor]], expected: str
-) -> None:
+def test_invalid_graphs_are_refused(function: Callable[[], list[Tensor]], expected: str) -> None:
     with pytest.raises(fx_passes.TraceError, match=expected):
         fx_passes.trace_call(function, name="the step")
 

@@ -523,7 +523,7 @@ def test_released_graph_is_captured_again(
     assert replayed(step, context, x) == [20.0]
 
 
-def test_released_graph_lets_go_of_what_eager_functions_returned(
+def test_released_graph_frees_results_of_eager_functions(
     npu: NpuDevice, context: GraphContext, capture: Capture
 ) -> None:
     megabytes = 1 << 20

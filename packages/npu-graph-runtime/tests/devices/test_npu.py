@@ -292,7 +292,7 @@ print("compiled", len(graphs), "captured", session.num_graphs)
 """
 
 
-def test_what_torch_npu_compiles_is_captured_by_us_alone(fx_compiler: str) -> None:
+def test_graph_compiled_by_torch_npu_is_captured_only_by_us(fx_compiler: str) -> None:
     # A process of its own: where npugraph_ex has compiled, torchair cannot be loaded.
     command = [sys.executable, "-W", "ignore", "-c", FX_COMPILER_PROGRAM, fx_compiler]
 
@@ -301,7 +301,7 @@ def test_what_torch_npu_compiles_is_captured_by_us_alone(fx_compiler: str) -> No
     assert done.stdout.splitlines()[-1:] == ["compiled 1 captured 1"], done.stderr
 
 
-def test_fx_compiler_that_there_is_not_is_a_typed_error(
+def test_missing_fx_compiler_is_a_typed_error(
     npu: NpuDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process whose parent ignores it begins so.

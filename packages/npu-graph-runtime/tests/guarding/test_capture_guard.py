@@ -73,7 +73,7 @@ def test_each_hidden_read_is_named_at_its_line(
 
 @pytest.mark.parametrize("is_inference", [False, True], ids=["plain", "inference"])
 @pytest.mark.parametrize("case", HARMLESS, ids=lambda case: case.name)
-def test_nothing_is_said_of_harmless_functions(
+def test_no_finding_for_harmless_functions(
     npu: NpuDevice, context: GraphContext, case: Case, is_inference: bool
 ) -> None:
     with torch.no_grad(), torch.inference_mode(is_inference), warnings.catch_warnings():
@@ -125,7 +125,7 @@ def test_guard_only_warns_if_requested(npu: NpuDevice, context: GraphContext) ->
 
 
 @pytest.mark.parametrize("mode", [RunMode.FULL, RunMode.PIECEWISE, RunMode.BREAKABLE])
-def test_what_the_warm_up_run_has_cached_is_not_found(
+def test_values_cached_in_the_warm_up_run_are_no_finding(
     npu: NpuDevice, context: GraphContext, mode: RunMode
 ) -> None:
     cache: dict[str, Tensor] = {}

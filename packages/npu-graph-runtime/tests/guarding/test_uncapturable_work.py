@@ -49,7 +49,7 @@ def test_each_hidden_read_is_named_at_its_line(npu: NpuDevice, case: Case, devic
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", HARMLESS, ids=lambda case: case.name)
-def test_nothing_is_said_of_harmless_functions(npu: NpuDevice, case: Case, device: str) -> None:
+def test_no_finding_for_harmless_functions(npu: NpuDevice, case: Case, device: str) -> None:
     work = find_uncapturable(case.make(), (input_on(device, npu),))
 
     assert (work.findings, work.stopped) == ((), None)

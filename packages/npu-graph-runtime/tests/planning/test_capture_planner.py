@@ -199,7 +199,7 @@ def test_budget_of_streams_on_a_device_that_does_not_tell_is_refused() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "8"])
-def test_budget_that_is_no_number_is_refused(limit: object) -> None:
+def test_budget_that_is_not_a_number_is_refused(limit: object) -> None:
     with pytest.raises(CaptureSizeError, match="expected a whole number of at least 1"):
         CaptureBudget(streams=limit)  # type: ignore[arg-type]
 

@@ -175,7 +175,7 @@ def test_a_refused_candidate_is_left_out_and_named(fake: FakeDevice) -> None:
     assert "full refused: no memory left for this graph" in str(choice)
 
 
-def test_where_all_are_refused_the_first_error_is_raised(fake: FakeDevice) -> None:
+def test_if_all_are_refused_the_first_error_is_raised(fake: FakeDevice) -> None:
     candidate = RunModeCandidate(step=lambda: None, capture=_refuse)
 
     with pytest.raises(OutOfDeviceMemoryError):
@@ -183,7 +183,7 @@ def test_where_all_are_refused_the_first_error_is_raised(fake: FakeDevice) -> No
 
 
 @pytest.mark.parametrize("where", ["capture", "step"])
-def test_what_was_captured_is_released_however_it_ends(where: str, fake: FakeDevice) -> None:
+def test_captures_are_released_however_it_ends(where: str, fake: FakeDevice) -> None:
     done: list[str] = []
 
     def fail() -> None:
@@ -240,7 +240,7 @@ def test_ranks_choose_alike_by_the_slowest(fake: FakeDevice) -> None:
     assert exchange.own == [(0, 0), (2_000_000_000, 1_000_000_000)]
 
 
-def test_what_another_rank_is_refused_is_measured_by_none(fake: FakeDevice) -> None:
+def test_mode_refused_on_another_rank_is_measured_by_none(fake: FakeDevice) -> None:
     clock = Clock()
 
     choice = RunModeChooser(fake, clock=clock, exchange=OtherRank([0, -1], [0])).choose(

@@ -122,7 +122,7 @@ def test_calls_fail_by_number(operators: AttentionOperators) -> None:
     kind.run(arguments([1, 3], [1, 1]))
 
 
-def test_operators_are_gone_when_they_are_closed() -> None:
+def test_operators_are_removed_when_they_are_closed() -> None:
     with AttentionOperators() as operators:
         kind = operators.kind()
     with pytest.raises((NotImplementedError, UnknownNameError)):

@@ -116,7 +116,7 @@ def test_comparison_prints_the_rows_in_the_words_of_the_page(
         (None, "No such file"),
     ],
 )
-def test_file_that_is_no_result_is_refused_in_a_line(
+def test_file_that_is_not_a_result_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, found: str
 ) -> None:
     path = tmp_path / "r.json"
