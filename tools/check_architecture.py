@@ -51,6 +51,7 @@ PRIVATE_NAMES: Mapping[str, str] = MappingProxyType(
         "npu_compile/torch_internals.py": "torch: what Dynamo compiles and by what, operators",
         "npu_graph_check/child.py": "os: `_exit`, which is documented and waits for no device",
         "npu_graph_check/running/environment.py": "os: `_exit`",
+        "npu_graph_check/running/forking_process.py": "os: `_exit`, for a process that was forked",
         "npu_graph_runtime/devices/npu.py": "torch_npu: everything of it, public or not",
         "npu_graph_runtime/torch_internals.py": "torch: kernels and schemas, for the fake device",
         "piecewise_split/torch_internals.py": "torch: operators and modes in graphs of Dynamo",

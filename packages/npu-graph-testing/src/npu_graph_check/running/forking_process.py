@@ -77,7 +77,7 @@ def _run(request: Mapping[str, Any]) -> NoReturn:
             os.dup2(source, target)
         os.chdir(request["folder"])
         os.environ.update(request["environment"])
-        sys.argv = [request["module"], *request["arguments"]]
+        sys.argv[:] = [request["module"], *request["arguments"]]
         runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as end:
