@@ -18,6 +18,7 @@ NEVER = "sys_platform == 'never'"
 
 _PARTS = (
     "session",
+    "runner_v2",
     "engine_names",
     "own_tests",
     "graphs",

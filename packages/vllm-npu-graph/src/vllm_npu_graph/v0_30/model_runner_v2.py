@@ -1,11 +1,19 @@
-"""vllm-ascend 0.30's model runner v2, unchanged."""
+"""vllm-ascend 0.30's model runner v2, with decode graphs that an update lane updates."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
+from vllm.config import CUDAGraphMode
+from vllm_ascend.utils import use_updatable_graph
+from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
+
+from attn_update import UpdateLane
+from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.released_entries import ReleasedEntries
+from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 
 if TYPE_CHECKING:
     import torch
@@ -16,10 +24,71 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
-    """The engine's runner: its replays do not wait, and ours were not tested with it."""
+    """The engine's runner; `attention_update` is None for models and modes that are not covered."""
 
-    attention_update = None
+    attention_update: AdoptedGraphs | None = None
 
-    def __init__(self, vllm_config: Any, device: torch.device, _options: Options) -> None:
+    def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
         super().__init__(vllm_config, device)
-        _LOGGER.warning("vllm-npu-graph leaves model runner v2 of this release to the engine")
+        self._options = options
+        if options.graphs:
+            _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
+
+    def initialize_kv_cache(self, *args: Any, **kwargs: Any) -> None:
+        """Create the engine's graph manager, and replace it if its graphs are covered."""
+        super().initialize_kv_cache(*args, **kwargs)
+        if not self._options.attention:
+            return
+        reason = self._find_reason()
+        if reason is not None:
+            _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
+            return
+        lane = UpdateLane(
+            NpuDevice(self.device.index or 0),
+            updater=self._options.updater,
+            native_folder=self._options.native_folder,
+        )
+        adopted = self.attention_update = AdoptedGraphs(lane)
+        self.cudagraph_manager: Any = _LaneGraphManager(self.cudagraph_manager, adopted)
+        told = (lane.updater, lane.updater_reason)
+        _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
+
+    def _find_reason(self) -> str | None:
+        mode, parallel = self.cudagraph_manager.cudagraph_mode, self.parallel_config
+        if mode.decode_mode() != CUDAGraphMode.FULL or mode.mixed_mode() == CUDAGraphMode.FULL:
+            return f"mode {mode.name} captures no decode step of a fixed number of sequences"
+        backends = {group.backend for groups in self.attn_groups for group in groups}
+        if not all(use_updatable_graph(backend) for backend in backends):
+            names = ", ".join(sorted(backend.__name__ for backend in backends))
+            return f"graphs of {names} have no tasks of their own"
+        if self.speculative_config is not None:
+            return "drafts were not tried with model runner v2"
+        if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
+            return "attention under DCP or PCP was not tested"
+        return None
+
+
+class _LaneGraphManager(ModelAclGraphManager):  # type: ignore[misc]
+    """The engine's manager, whose graphs are adopted at their first step.
+
+    Args:
+        manager: The engine's; its state is taken over.
+        adopted: Takes the graphs.
+    """
+
+    def __init__(self, manager: ModelAclGraphManager, adopted: AdoptedGraphs) -> None:
+        self.__dict__.update(manager.__dict__)
+        self._adopted = adopted
+        self._seen: set[Any] = set()
+        self.graphs = ReleasedEntries(self._release)
+
+    def _updatable_graph_replay(self, desc: Any, attn_metadata: Any) -> Any:
+        """Replay a graph; at its first step, replace it by one that the lane updates."""
+        if desc not in self._seen:
+            self._seen.add(desc)
+            self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, attn_metadata)
+        return super()._updatable_graph_replay(desc, attn_metadata)
+
+    def _release(self) -> None:
+        self._seen.clear()
+        self._adopted.release_all()
