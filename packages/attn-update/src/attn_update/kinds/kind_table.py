@@ -9,6 +9,7 @@ from attn_update.kinds.context_parallel_attention import (
     ContextParallelLatentAttention,
 )
 from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.flash_attention import FlashAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
     FIA_V2,
@@ -32,6 +33,7 @@ def default_kinds() -> dict[str, Kind]:
     """
     return {
         "encoder_attention": EncoderAttention(),
+        "flash_attention_v3": FlashAttention(),
         "fused_infer_attention_v1": FusedInferAttention(family=FIA_V1),
         "fused_infer_attention_v2": FusedInferAttention(family=FIA_V2),
         "latent_attention_v1": LatentAttention(family=FIA_V1),
