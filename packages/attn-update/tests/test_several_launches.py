@@ -99,7 +99,7 @@ class TwoLaunchModel(CapturedModel[Step]):
             "history": {**self.caches[layer], "block_table": table, "block_size": BLOCK_SIZE},
             "current": own,
         }
-        outputs = []
+        outputs: list[torch.Tensor] = []
         for launch in self.launches:
             arguments = {**shared, **fixed, **of_launch[launch], **self.lengths(launch, step)}
             outputs += self.recorder.attention(

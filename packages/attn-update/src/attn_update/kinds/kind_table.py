@@ -63,8 +63,8 @@ def metadata_kinds() -> dict[str, Kind]:
     """Return the kinds whose operators take metadata made on the device, to add to `default_kinds`.
 
     No release of torch_npu from 2.10 to 2.14 has these operators: the libraries that register them
-    are those of vLLM-Ascend (``_C_ascend``, ``vllm_ascend``) and of the extensions of CANN that SGLang and others
-    build (``custom``). A library that registers one under another name:
+    are those of vLLM-Ascend (``_C_ascend``, ``vllm_ascend``) and of the extensions of CANN that
+    SGLang and others build (``custom``). A library that registers one under another name:
     ``dataclasses.replace(kind, operator=...)``.
     """
     attention, indexer = 1, 2
