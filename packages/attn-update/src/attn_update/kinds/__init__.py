@@ -3,6 +3,7 @@
 from attn_update.kinds.attention_geometry import AttentionGeometry, LengthRule, TensorForm
 from attn_update.kinds.context_parallel_attention import ContextParallelRank
 from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.flash_attention import FLASH_V3, FlashAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
     FIA_V2,
@@ -20,11 +21,13 @@ from attn_update.kinds.paged_attention import PagedAttention
 __all__ = [
     "FIA_V1",
     "FIA_V2",
+    "FLASH_V3",
     "AttentionGeometry",
     "AttentionKind",
     "ContextParallelRank",
     "DeviceLengthAttention",
     "EncoderAttention",
+    "FlashAttention",
     "FusedInferAttention",
     "Kind",
     "LatentAttention",

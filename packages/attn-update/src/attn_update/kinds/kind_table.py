@@ -9,6 +9,7 @@ from attn_update.kinds.context_parallel_attention import (
     ContextParallelLatentAttention,
 )
 from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.flash_attention import FlashAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
     FIA_V2,
@@ -32,6 +33,7 @@ def default_kinds() -> dict[str, Kind]:
     """
     return {
         "encoder_attention": EncoderAttention(),
+        "flash_attention_v3": FlashAttention(),
         "fused_infer_attention_v1": FusedInferAttention(family=FIA_V1),
         "fused_infer_attention_v2": FusedInferAttention(family=FIA_V2),
         "latent_attention_v1": LatentAttention(family=FIA_V1),
@@ -61,8 +63,8 @@ def metadata_kinds() -> dict[str, Kind]:
     """Return the kinds whose operators take metadata made on the device, to add to `default_kinds`.
 
     No release of torch_npu from 2.10 to 2.14 has these operators: the libraries that register them
-    are those of vLLM-Ascend (``_C_ascend``) and of the extensions of CANN that SGLang and others
-    build (``custom``). A library that registers one under another name:
+    are those of vLLM-Ascend (``_C_ascend``, ``vllm_ascend``) and of the extensions of CANN that
+    SGLang and others build (``custom``). A library that registers one under another name:
     ``dataclasses.replace(kind, operator=...)``.
     """
     attention, indexer = 1, 2
@@ -74,6 +76,25 @@ def metadata_kinds() -> dict[str, Kind]:
         stage=indexer,
     )
     return {
+        # It needs no metadata: it is here because only a library of vLLM-Ascend registers it.
+        "ascend_sparse_flash_attention": DeviceLengthAttention(
+            operator="_C_ascend::npu_sparse_flash_attention",
+            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
+        ),
+        "mixed_quant_sparse_flash_mla": DeviceLengthAttention(
+            operator="vllm_ascend::mixed_quant_sparse_flash_mla",
+            length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),
+            metadata=(
+                MetadataOperator(
+                    argument="metadata",
+                    operator="vllm_ascend::mixed_quant_sparse_flash_mla_metadata",
+                    bounds=frozenset(
+                        {"batch_size", "max_seqlen_q", "max_seqlen_ori_kv", "max_seqlen_cmp_kv"}
+                    ),
+                    stage=attention,
+                ),
+            ),
+        ),
         "sparse_flash_mla": DeviceLengthAttention(
             operator="_C_ascend::npu_sparse_flash_mla",
             length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),

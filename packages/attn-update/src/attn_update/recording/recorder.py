@@ -216,7 +216,8 @@ class Recorder:
         kind: str | Kind,
         arguments: Mapping[str, object],
         *,
-        group: str = "default",
+        group: str | None = None,
+        launch: str | None = None,
     ) -> tuple[torch.Tensor, ...]:
         """Run one attention operator; during a capture, also make it updatable and record it.
 
@@ -227,7 +228,10 @@ class Recorder:
                 ``FusedInferAttention(rebind_block_table=True)``.
             arguments: The operator's arguments by name. Lengths may be lists, CPU tensors or
                 arrays. You may pass ``out``, but not the workspace.
-            group: The parameter group: layers that share their step parameters.
+            group: The parameter group: layers that share their step parameters. By default the
+                name of the launch, or ``default`` without one.
+            launch: Name of the launch in a layer that launches attention several times. Launch
+                ``history`` of layer ``layers.0`` is recorded as ``layers.0:history``.
 
         Returns:
             The outputs of the operator, owned by the caller (by the graph's pool if captured).
@@ -239,6 +243,10 @@ class Recorder:
             StepParameterError: The captured lengths violate the rules of the kind.
             CaptureError: The operator failed while captured. The capture must be abandoned.
         """
+        if group is None:
+            group = launch or "default"
+        if launch is not None:
+            layer_name = f"{layer_name}:{launch}"
         if isinstance(kind, str):
             # Formatting what errors say costs more than the look-up.
             found = self._kinds.get(kind)
@@ -364,7 +372,8 @@ class Recorder:
         if layer_name in records.records or layer_name in records.fixed:
             raise RecordingError(
                 f"capturing attention of layer {layer_name!r} under key {records.key!r}: the name "
-                f"is recorded already; give each launch of a graph a name of its own",
+                f"is recorded already; give each launch of a graph a name of its own, and several "
+                f"launches of one layer different launch=",
             )
         return records
 

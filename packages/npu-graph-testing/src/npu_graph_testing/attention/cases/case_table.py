@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attn_update.kinds import (
     EncoderAttention,
+    FlashAttention,
     FusedInferAttention,
     PagedAttention,
     context_parallel_kinds,
@@ -19,6 +20,7 @@ from npu_graph_testing.attention.cases.context_parallel_cases import (
     context_parallel_cases,
 )
 from npu_graph_testing.attention.cases.encoder_cases import encoder_cases
+from npu_graph_testing.attention.cases.flash_cases import flash_cases
 from npu_graph_testing.attention.cases.fused_infer_cases import fused_infer_cases
 from npu_graph_testing.attention.cases.latent_cases import latent_cases
 from npu_graph_testing.attention.cases.lightning_indexer_cases import lightning_indexer_cases
@@ -40,6 +42,7 @@ def all_cases() -> list[AttentionCase]:
         *latent_cases(),
         *context_parallel_cases(),
         *encoder_cases(),
+        *flash_cases(),
         *paged_attention_cases(),
         *sparse_flash_cases(),
         *lightning_indexer_cases(),
@@ -68,7 +71,7 @@ def all_kinds() -> dict[str, Kind]:
     """
     kinds = {**default_kinds(), **context_parallel_kinds(RANK)}
     for name, kind in list(kinds.items()):
-        if isinstance(kind, EncoderAttention):
+        if isinstance(kind, (EncoderAttention, FlashAttention)):
             continue
         if isinstance(kind, (FusedInferAttention, PagedAttention)):
             rebound = kinds[f"{name}_rebound"] = replace(kind, rebind_block_table=True)
