@@ -24,6 +24,7 @@ from npu_graph_check.results.result_file import (
     read_results,
     write_results,
 )
+from npu_graph_check.results.text import as_text
 
 
 def results() -> Results:
@@ -266,6 +267,23 @@ def test_text_that_a_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
 
     assert b"soc: \\ud800 \\xe9" in shown.stdout
     assert subprocess.run(page, capture_output=True, check=True).stderr == b""
+
+
+def test_summary_of_a_run_has_one_line_for_many_probes_not_tried_for_one_reason() -> None:
+    first, *others = results().probes
+    untried = [
+        dataclasses.replace(
+            first, id=f"capture.{number}", verdict="not tried", because="no time", observations=()
+        )
+        for number in range(6)
+    ]
+    text = as_text(dataclasses.replace(results(), probes=(first, *untried, *others)), in_full=False)
+
+    assert text.splitlines() == [
+        "otherwise: capture.number-0",
+        "not tried: 6 probes (no time)",
+        "5 confirmed, 1 otherwise, 0 answered, 6 not tried",
+    ]
 
 
 def test_page_is_whole_and_needs_no_other_file() -> None:
