@@ -162,10 +162,13 @@ def test_probe_that_somebody_kills_did_not_hang() -> None:
 def test_process_that_does_not_end_holds_up_no_further_probe() -> None:
     """A process that waits inside of a driver cannot be ended; here nobody ends it."""
     probe = find_probe("capture.default-stream")
-    with ForkServer(environment()) as server, tempfile.TemporaryDirectory() as name:
+    variables = environment(CANN_SIM_DEADLOCK_SECONDS="600")
+    with ForkServer(variables) as server, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        waiting = server([], folder, folder / "errors", module="check_teeth.hanging_child")
-        assert waiting.wait(0.01) is None
+        arguments = ["capture.update-behind-replay", "--into", str(folder / "lines")]
+        hanging = "check_teeth.hanging_child"
+        waiting = server(arguments, folder, folder / "errors", module=hanging)
+        assert waiting.wait(1) is None
 
         assert probe_in_process(probe, "npu", server).verdict == "confirmed"
 
