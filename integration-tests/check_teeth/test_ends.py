@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from random import Random
@@ -97,6 +98,79 @@ def _children(parent: int, word: str) -> list[str]:
         if int(fields[1]) == parent and word in line:
             found.append(path.name)
     return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("after", [0.0, 9.0])
+def test_signals_end_a_run_as_an_interrupt_does(
+    tmp_path: Path, number: signal.Signals, after: float
+) -> None:
+    output, temporary = tmp_path / "r.json", tmp_path / "temporary"
+    temporary.mkdir()
+    command = [*_COMMAND, "run", "--output", str(output)]
+    variables = environment(TMPDIR=str(temporary))
+    with subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL) as process:
+        while not output.exists():
+            time.sleep(0.01)
+        time.sleep(after)
+        # Several, as by an impatient user: the first one counts.
+        for _ in range(3):
+            process.send_signal(number)
+            time.sleep(0.01)
+        status = process.wait(30)
+
+    # A signal that comes while the interpreter ends is its status.
+    assert status in {130, -number}
+    assert read_results(output).ended == "interrupted"
+    assert list(temporary.glob("npu-graph-check-*")) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "temporary"]
+
+
+def test_modules_of_the_users_folder_are_not_imported(tmp_path: Path) -> None:
+    for name in ("torch", "json", "npu_graph_runtime"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not mine')", encoding="utf-8")
+    packages = [os.path.relpath(each, tmp_path) for each in os.environ["PYTHONPATH"].split(":")]
+    variables = {**environment(), "PYTHONPATH": os.pathsep.join(packages)}
+    start = f"import sys, npu_graph_check; sys.argv[1:] = {['run', '--only', _FASTEST[0]]!r}"
+
+    # As the console script does, which has the folder not on its path.
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.remove(''); {start}; npu_graph_check.main()"],
+        env=variables,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "1/1 capture.default-stream: confirmed\n")
+
+
+def test_probe_that_somebody_kills_did_not_hang() -> None:
+    def start(arguments: Sequence[str], folder: Path, errors: Path) -> Running:
+        process = started(arguments, folder, errors)
+        os.kill(process.pid, signal.SIGKILL)
+        return process
+
+    started = NewInterpreter(environment())
+    found = probe_in_process(find_probe("capture.default-stream"), "npu", start)
+
+    assert found.verdict == "otherwise"
+    assert found.because.startswith("killed from outside after 0 s; if nobody did so, the host had")
+
+
+def test_process_that_does_not_end_holds_up_no_further_probe() -> None:
+    """A process that waits inside of a driver cannot be ended; here nobody ends it."""
+    probe = find_probe("capture.default-stream")
+    variables = environment(CANN_SIM_DEADLOCK_SECONDS="600")
+    with ForkServer(variables) as server, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        arguments = ["capture.update-behind-replay", "--into", str(folder / "lines")]
+        hanging = "check_teeth.hanging_child"
+        waiting = server(arguments, folder, folder / "errors", module=hanging)
+        assert waiting.wait(1) is None
+
+        assert probe_in_process(probe, "npu", server).verdict == "confirmed"
 
 
 def test_hang_is_named_with_what_waited() -> None:

@@ -17,19 +17,21 @@ from npu_graph_check.probes.table import GROUPS, chosen_probes
 from npu_graph_check.results.comparison import compare_results
 from npu_graph_check.results.page import as_page
 from npu_graph_check.results.probe_result import OTHERWISE
-from npu_graph_check.results.result_file import read_results
+from npu_graph_check.results.result_file import keep_previous, read_results
 from npu_graph_check.results.text import as_text
 from npu_graph_check.running.check_run import INTERRUPTED, run_probes, write_untried
 from npu_graph_check.running.environment import read_environment
 from npu_graph_check.running.fork_server import ForkServer
 from npu_graph_check.running.probe_process import probe_in_process
 from npu_graph_check.running.progress import Progress
+from npu_graph_check.running.signals import ended_by_signals
 from npu_graph_check.running.start import NewInterpreter
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from npu_graph_check.probe import Probe
     from npu_graph_check.running.start import Start
 
 _FOUND, _FAILED, _SIGNALLED = 1, 2, 130
@@ -47,7 +49,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    probes, output = chosen_probes(options.only), Path(options.output)
+    with ended_by_signals():
+        return _run_chosen(options, chosen_probes(options.only), Path(options.output))
+
+
+def _run_chosen(options: argparse.Namespace, probes: Sequence[Probe], output: Path) -> int:
+    keep_previous(output)
     write_untried(probes, output)
     try:
         environment = read_environment(options.device)
@@ -84,7 +91,7 @@ def _show(options: argparse.Namespace) -> int:
     results = read_results(Path(options.file))
     if options.html is not None:
         try:
-            Path(options.html).write_text(as_page(results), encoding="utf-8")
+            Path(options.html).write_text(as_page(results), "utf-8", errors="replace")
         except OSError as error:
             raise ResultFileError(f"writing the page {options.html!r}: {error.strerror}") from error
         sys.stdout.write(f"wrote {options.html}\n")

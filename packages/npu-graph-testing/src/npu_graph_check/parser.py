@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from importlib.metadata import PackageNotFoundError, version
 
 _DESCRIPTION = (
@@ -27,13 +28,17 @@ def make_parser() -> argparse.ArgumentParser:
         help="groups or probes, as `npu-graph-check list` names them",
     )
     run.add_argument(
-        "--minutes", type=float, help="begin no probe after this time; the rest is not tried"
+        "--minutes",
+        type=_minutes,
+        metavar="N",
+        help="begin no probe after this time; the rest is not tried",
     )
     run.add_argument(
         "--output",
         default="npu-graph-check.json",
         metavar="FILE",
-        help="the file of results, written anew after each probe (default: %(default)s)",
+        help="the file of results, written anew after each probe; results that it held are kept "
+        "as FILE.previous (default: %(default)s)",
     )
     run.add_argument("--device", choices=("npu", "cuda"), default="npu")
     run.add_argument(
@@ -60,6 +65,13 @@ def make_parser() -> argparse.ArgumentParser:
     listed = commands.add_parser("list", help="list groups and probes")
     listed.add_argument("--json", action="store_true", help="as JSON")
     return parser
+
+
+def _minutes(text: str) -> float:
+    number = float(text)
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
+    return number
 
 
 def _version() -> str:

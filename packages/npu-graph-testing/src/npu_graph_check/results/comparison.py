@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 from npu_graph_check.register.register import row_words
@@ -49,8 +50,12 @@ def compare_results(first: Results, second: Results) -> list[Difference]:
     ]
     ours, theirs = ({each.id: each for each in results.probes} for results in (first, second))
     for name in {**ours, **theirs}:
-        one, other = _parts(ours.get(name)), _parts(theirs.get(name))
         rows = (ours.get(name) or theirs[name]).rows
+        if name not in ours or name not in theirs:
+            a, b = (each[name].verdict if name in each else _ABSENT for each in (ours, theirs))
+            found.append(Difference(where=name, what="", first=a, second=b, rows=row_words(rows)))
+            continue
+        one, other = _parts(ours[name]), _parts(theirs[name])
         found += [
             Difference(where=name, what=what, first=a, second=b, rows=row_words(rows))
             for what, a, b in _pairs(one, other)
@@ -61,14 +66,13 @@ def compare_results(first: Results, second: Results) -> list[Difference]:
 def _pairs(one: dict[str, Any], other: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     for name in {**one, **other}:
         a, b = one.get(name, _ABSENT), other.get(name, _ABSENT)
-        if a != b:
+        # As text: in Python True equals 1.
+        if json.dumps(a, sort_keys=True) != json.dumps(b, sort_keys=True):
             yield name, a, b
 
 
-def _parts(result: ProbeResult | None) -> dict[str, Any]:
+def _parts(result: ProbeResult) -> dict[str, Any]:
     """Return the compared parts of a result, each under a unique name."""
-    if result is None:
-        return {}
     parts: dict[str, Any] = {"verdict": result.verdict, "because": result.because}
     seen: list[tuple[str, Any]] = [(each.what, each.seen) for each in result.observations]
     seen += [

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CONFIRMED, OTHERWISE, ANSWERED, NOT_TRIED = "confirmed", "otherwise", "answered", "not tried"
 VERDICTS = (CONFIRMED, OTHERWISE, ANSWERED, NOT_TRIED)
@@ -66,7 +70,7 @@ class ProbeResult:
         """
         if mapping["verdict"] not in VERDICTS:
             raise ValueError(f"verdict {mapping['verdict']!r}")
-        return cls(
+        result = cls(
             **{
                 **mapping,
                 "rows": tuple(mapping["rows"]),
@@ -74,3 +78,23 @@ class ProbeResult:
                 "figures": tuple(Figure(**each) for each in mapping["figures"]),
             }
         )
+        parts: list[ProbeResult | Observation | Figure] = [result]
+        parts += [*result.observations, *result.figures]
+        for part in parts:
+            _check_types(part)
+        for row in result.rows:
+            if not isinstance(row, str):
+                raise TypeError(f"rows with {row!r}, which is no str")
+        return result
+
+
+_TYPES: Mapping[str, type | tuple[type, ...]] = MappingProxyType(
+    {"str": str, "bool": bool, "float": (int, float)}
+)
+
+
+def _check_types(part: ProbeResult | Observation | Figure) -> None:
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if not isinstance(value, _TYPES.get(str(field.type), object)):
+            raise TypeError(f"{field.name} {value!r}, which is no {field.type}")

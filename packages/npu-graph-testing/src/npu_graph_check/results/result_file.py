@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from npu_graph_check.errors import ResultFileError
-from npu_graph_check.results.probe_result import ProbeResult
+from npu_graph_check.results.probe_result import NOT_TRIED, ProbeResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,16 +45,51 @@ def write_results(path: Path, results: Results) -> None:
     Raises:
         ResultFileError: the file cannot be written.
     """
+    if not path.name:
+        raise _unwritable(path, "it is a folder")
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_text(json.dumps(results.to_mapping(), indent=1) + "\n", encoding="utf-8")
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        raise _unwritable(path, error.strerror) from error
+    finally:
+        with suppress(OSError):  # it is not there if all went well
+            beside.unlink()
+
+
+def keep_previous(path: Path) -> None:
+    """Rename a file of results in which a probe was tried, since a new run takes its place.
+
+    Args:
+        path: the file; its new name ends with ``.previous``.
+
+    Raises:
+        ResultFileError: what is there is no file of results.
+    """
+    if not path.is_file():
+        if path.exists():
+            raise _unwritable(path, "it is a folder or a device")
+        return
+    try:
+        held = read_results(path)
+    except ResultFileError as error:
         raise ResultFileError(
-            f"writing the results {str(path)!r}: {error.strerror}; name a file in a folder that "
-            "exists and may be written, with --output"
+            f"writing the results {str(path)!r}: expected no file there, or one of results, whose "
+            f"place they take; name another with --output ({error})"
         ) from error
+    if any(each.verdict != NOT_TRIED for each in held.probes):
+        try:
+            path.replace(path.with_name(f"{path.name}.previous"))
+        except OSError as error:
+            raise _unwritable(path, error.strerror) from error
+
+
+def _unwritable(path: Path, why: str | None) -> ResultFileError:
+    return ResultFileError(
+        f"writing the results {str(path)!r}: {why}; name a file in a folder that exists and may be "
+        "written, with --output"
+    )
 
 
 def read_results(path: Path) -> Results:
@@ -64,10 +100,10 @@ def read_results(path: Path) -> Results:
     """
     doing = f"reading the results {str(path)!r}"
     try:
-        mapping = json.loads(path.read_text(encoding="utf-8"))
+        mapping = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except OSError as error:
         raise ResultFileError(f"{doing}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ResultFileError(
             f"{doing}: expected JSON as `npu-graph-check run` writes it, found {error}"
         ) from error
@@ -79,14 +115,22 @@ def read_results(path: Path) -> Results:
             "of npu-graph-testing that wrote it"
         )
     try:
-        return Results(
+        results = Results(
             environment={str(key): str(value) for key, value in mapping["environment"].items()},
             probes=tuple(ProbeResult.from_mapping(each) for each in mapping["probes"]),
             begun=str(mapping["begun"]),
             ended=str(mapping["ended"]),
         )
+        ids = [each.id for each in results.probes]
+        if len(set(ids)) < len(ids):
+            raise ValueError("a probe twice")  # noqa: TRY301
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ResultFileError(
             f"{doing}: expected the fields of schema {SCHEMA}, found {type(error).__name__}: "
             f"{error}"
         ) from error
+    return results
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant}, which JSON has not")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from npu_graph_check.results.probe_result import ANSWERED, CONFIRMED, VERDICTS
+from npu_graph_check.results.probe_result import ANSWERED, CONFIRMED, NOT_TRIED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,20 +14,32 @@ if TYPE_CHECKING:
     from npu_graph_check.results.result_file import Results
 
 
+_FEW = 5
+
+
 def as_text(results: Results, *, in_full: bool) -> str:
     """Return results as lines of text.
 
     Args:
         results: results of a run.
-        in_full: include every probe with its title; otherwise only those not confirmed.
+        in_full: include every probe with its title; otherwise only those not confirmed, and more
+            than a few that were not tried for one reason as one line.
     """
     lines = []
     if in_full:
         lines += [f"{name}: {value}" for name, value in results.environment.items()]
         lines += [f"begun: {results.begun}", f"ended: {results.ended or 'not: it was killed'}", ""]
+    untried = Counter(each.because for each in results.probes if each.verdict == NOT_TRIED)
     for result in results.probes:
-        if in_full or result.verdict != CONFIRMED:
+        many = result.verdict == NOT_TRIED and untried[result.because] > _FEW
+        if in_full or (result.verdict != CONFIRMED and not many):
             lines += _probe(result, in_full=in_full)
+    if not in_full:
+        lines += [
+            f"not tried: {count} probes ({because})"
+            for because, count in untried.items()
+            if count > _FEW
+        ]
     return "".join(f"{line}\n" for line in (*lines, summary(results)))
 
 

@@ -56,31 +56,31 @@ def run_probes(
     # All probes are in the file from the beginning, whatever ends the run.
     found = [not_tried(probe, NOT_REACHED) for probe in probes]
     results = Results(environment=environment, probes=tuple(found), begun=begun)
-    write_results(output, results)
     ended = COMPLETE
-    for number, probe in enumerate(probes, start=1):
-        progress.begin(number, probe.id)
-        because = _because(probe, device, ended, until, risky=risky)
-        try:
+    try:
+        write_results(output, results)
+        for number, probe in enumerate(probes, start=1):
+            progress.begin(number, probe.id)
+            because = _because(probe, device, until, risky=risky)
             result = not_tried(probe, because) if because else run(probe, device)
-        except KeyboardInterrupt:
-            ended = INTERRUPTED
-            result = not_tried(probe, "the run was interrupted")
-        found[number - 1] = result
-        results = dataclasses.replace(results, probes=tuple(found))
-        progress.finish(number, probe.id, result.verdict, result.because)
-        if not because:
-            write_results(output, results)
-    results = dataclasses.replace(results, ended=ended)
+            found[number - 1] = result
+            progress.finish(number, probe.id, result.verdict, result.because)
+            if not because:
+                write_results(output, dataclasses.replace(results, probes=tuple(found)))
+    except KeyboardInterrupt:
+        ended = INTERRUPTED
+        found = [
+            not_tried(probe, "the run was interrupted") if result.because == NOT_REACHED else result
+            for probe, result in zip(probes, found, strict=True)
+        ]
+    results = dataclasses.replace(results, probes=tuple(found), ended=ended)
     write_results(output, results)
     progress.end()
     return results
 
 
-def _because(probe: Probe, device: str, ended: str, until: float | None, *, risky: bool) -> str:
+def _because(probe: Probe, device: str, until: float | None, *, risky: bool) -> str:
     """Return why a probe does not run; empty where it does."""
-    if ended == INTERRUPTED:
-        return "the run was interrupted"
     if device not in probe.devices:
         return f"it looks at {' and '.join(sorted(probe.devices))} only"
     if probe.risk and not risky:

@@ -11,9 +11,12 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
 
+from npu_graph_check.end_with_parent import end_with_parent
 from npu_graph_check.errors import CheckError, NoDeviceError
+from npu_graph_check.running.start import probe_variables
 
 _START_SECONDS = 300
 _PACKAGES = (
@@ -45,16 +48,18 @@ def read_environment(device: str) -> dict[str, str]:
                 "fits (docs/versions.md), or choose another --device"
             )
     command = [sys.executable, "-m", __name__, device]
-    variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     try:
-        done = subprocess.run(  # noqa: S603 - this interpreter
-            command,
-            env=variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_START_SECONDS,
-        )
+        with tempfile.TemporaryDirectory(prefix="npu-graph-check-") as folder:
+            done = subprocess.run(  # noqa: S603 - this interpreter
+                command,
+                env=probe_variables(os.environ),
+                # In that of the user a `torch.py` would be imported.
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_START_SECONDS,
+            )
     except subprocess.TimeoutExpired:
         raise NoDeviceError(
             f"starting the device: nothing came back within {_START_SECONDS} s; see whether "
@@ -74,6 +79,7 @@ def read_environment(device: str) -> dict[str, str]:
 
 def main() -> None:
     """Print the facts, or the reason why they are unknown, as a line of JSON."""
+    end_with_parent()
     device = sys.argv[1]
     try:
         found = {**_software(), **(_npu() if device == "npu" else _cuda()), **_settings()}

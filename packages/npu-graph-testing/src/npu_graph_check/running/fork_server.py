@@ -38,6 +38,7 @@ class ForkServer:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._server: subprocess.Popen[bytes] | None = None
+        self._is_waiting = False
 
     def __call__(
         self,
@@ -70,8 +71,11 @@ class ForkServer:
         }
         try:
             for _ in range(_TRIES):
-                pid = self._forked(request)
+                if self._is_waiting:
+                    self.close()  # for a process that cannot be ended
+                pid = self._forked(request, folder)
                 if pid is not None:
+                    self._is_waiting = True
                     return _Forked(self, pid)
                 self.close()
         except BaseException:
@@ -87,7 +91,10 @@ class ForkServer:
         assert self._server is not None and self._server.stdout is not None  # noqa: S101, PT018
         readable, _, _ = select.select([self._server.stdout], [], [], seconds)
         line = self._server.stdout.readline() if readable else b""
-        return None if not line else int(json.loads(line)[name])
+        if not line:
+            return None
+        self._is_waiting = False
+        return int(json.loads(line)[name])
 
     def ended(self) -> bool:
         """Return whether the server is gone."""
@@ -99,6 +106,7 @@ class ForkServer:
             self._server.kill()
             self._server.communicate()
             self._server = None
+        self._is_waiting = False
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +114,7 @@ class ForkServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _forked(self, request: Mapping[str, object]) -> int | None:
+    def _forked(self, request: Mapping[str, object], folder: Path) -> int | None:
         if self._server is None:
             self._server = subprocess.Popen(  # noqa: S603 - this interpreter
                 [sys.executable, "-m", _MODULE],
@@ -114,6 +122,7 @@ class ForkServer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env=probe_variables(self._environment),
+                cwd=folder,  # in that of the user a `torch.py` would be imported
                 bufsize=0,  # `select` does not see what a buffer has read
                 start_new_session=True,
             )

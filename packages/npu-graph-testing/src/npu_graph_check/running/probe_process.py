@@ -56,7 +56,8 @@ def probe_in_process(probe: Probe, device: str, start: Start) -> ProbeResult:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             if status is None:
-                status = process.wait(None)
+                # A process that waits inside of a driver does not end.
+                status = process.wait(_GRACE_SECONDS)
         said = errors.read_text(encoding="utf-8", errors="replace")
         ended = -signal.SIGKILL if status is None else status
         return _result(probe, list(_lines(lines)), ended, said, time.monotonic() - began)
@@ -78,7 +79,7 @@ def _result(
         verdict, because = line.get("verdict", verdict), line.get("because", because)
         doing = line.get("doing", doing)
     if not verdict:
-        verdict, because = OTHERWISE, _how_it_ended(probe, status, said, doing)
+        verdict, because = OTHERWISE, _how_it_ended(probe, status, said, doing, seconds)
     return ProbeResult(
         id=probe.id,
         title=probe.title,
@@ -91,9 +92,14 @@ def _result(
     )
 
 
-def _how_it_ended(probe: Probe, status: int, said: str, doing: str) -> str:
+def _how_it_ended(probe: Probe, status: int, said: str, doing: str, seconds: float) -> str:
     at = f", while it was {doing}" if doing else ""
     _, timeout, dump = said.rpartition("Timeout (")
+    if status == -signal.SIGKILL and not timeout and seconds < probe.limit_s:
+        return (
+            f"killed from outside after {seconds:.0f} s{at}; if nobody did so, the host had no "
+            "memory left: see dmesg"
+        )
     if timeout or status == -signal.SIGKILL:
         # The main thread is the last of the dump, its innermost frame the first.
         frames = _FRAME.findall(dump.rpartition("Thread 0x")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 _WIDTH = 24
 
@@ -26,8 +27,7 @@ class Progress:
             return
         done = (number - 1) * _WIDTH // max(self._total, 1)
         bar = "#" * done + "-" * (_WIDTH - done)
-        sys.stderr.write(f"\r\x1b[K[{bar}] {number}/{self._total} {name}")
-        sys.stderr.flush()
+        _say(f"\r\x1b[K[{bar}] {number}/{self._total} {name}")
 
     def finish(self, number: int, name: str, verdict: str, because: str) -> None:
         """Show the result of a probe; with a progress bar, only if it is not confirmed."""
@@ -35,10 +35,16 @@ class Progress:
             return
         start = "\r\x1b[K" if self._is_terminal else f"{number}/{self._total} "
         reason = f" ({because})" if because else ""
-        sys.stderr.write(f"{start}{name}: {verdict}{reason}\n")
-        sys.stderr.flush()
+        _say(f"{start}{name}: {verdict}{reason}\n")
 
     def end(self) -> None:
         """Leave the line free."""
         if self._is_terminal and not self._quiet:
-            sys.stderr.write("\r\x1b[K")
+            _say("\r\x1b[K")
+
+
+def _say(text: str) -> None:
+    # A terminal that was closed is no reason to lose what the probes see.
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Protocol
@@ -93,4 +94,9 @@ def probe_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a process that runs a probe."""
     # The probes that need torch_npu import it themselves; `import torch` alone would fail where
     # it does not load, and say less. What a library writes to a console must not be kept back.
-    return {**variables, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONUNBUFFERED": "1"}
+    added = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONUNBUFFERED": "1"}
+    if variables.get("PYTHONPATH"):
+        # It runs in another folder, as `python -m` would import from that of the user.
+        paths = variables["PYTHONPATH"].split(os.pathsep)
+        added["PYTHONPATH"] = os.pathsep.join(os.path.abspath(each) for each in paths)  # noqa: PTH100
+    return {**variables, **added}
