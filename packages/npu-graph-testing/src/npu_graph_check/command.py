@@ -109,7 +109,7 @@ def _compare(options: argparse.Namespace) -> int:
         _print_json([dataclasses.asdict(each) for each in differences])
     else:
         sys.stdout.writelines(f"{each}\n" for each in differences)
-        sys.stdout.write(f"{len(differences)} differences\n")
+        sys.stdout.write(f"{len(differences)} difference{'' if len(differences) == 1 else 's'}\n")
     return _FOUND if differences else 0
 
 

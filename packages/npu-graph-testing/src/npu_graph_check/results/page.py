@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from npu_graph_check.probes.table import GROUPS
 from npu_graph_check.register.register import row_words
-from npu_graph_check.results.probe_result import ANSWERED, OTHERWISE
+from npu_graph_check.results.probe_result import ANSWERED, NOT_TRIED, OTHERWISE
 from npu_graph_check.results.text import summary
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def as_page(results: Results) -> str:
         f"<h1>npu-graph-check</h1><p><b>{html.escape(summary(results))}</b></p>",
         f"<p class=small>Begun {html.escape(results.begun)}; ",
         f"{html.escape(results.ended or 'it is still running, or was killed')}.</p>",
-        "<details><summary>Environment</summary><table>",
+        *_links(results),
+        "<details open><summary>Environment</summary><table>",
         *(_row(name, value) for name, value in results.environment.items()),
         "</table></details>",
     ]
@@ -58,11 +59,20 @@ def as_page(results: Results) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _links(results: Results) -> Iterator[str]:
+    """Yield a list of links for each verdict that a reader looks for first."""
+    for verdict in (OTHERWISE, NOT_TRIED):
+        names = [html.escape(each.id) for each in results.probes if each.verdict == verdict]
+        if names:
+            links = ", ".join(f'<a href="#{name}">{name}</a>' for name in names)
+            yield f"<p>{verdict}: {links}</p>"
+
+
 def _probe(result: ProbeResult) -> Iterator[str]:
     kind = result.verdict.replace(" ", "-")
     is_open = " open" if result.verdict in {ANSWERED, OTHERWISE} else ""
-    yield f"<details class={kind}{is_open}><summary><span class=v>{result.verdict}</span>"
-    yield f"{_marked(result.title)}</summary>"
+    yield f'<details id="{html.escape(result.id)}" class={kind}{is_open}>'
+    yield f"<summary><span class=v>{result.verdict}</span>{_marked(result.title)}</summary>"
     yield f"<p class=small><code>{html.escape(result.id)}</code>, {result.seconds} s</p>"
     if result.because:
         yield f"<p>{_marked(result.because)}</p>"
