@@ -169,12 +169,34 @@ def _reduce(x: Tensor, is_ep_comm: bool = False) -> Tensor:
     return x.mul_(2)
 
 
+def _ir_rms_norm(
+    x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
+) -> Tensor:
+    wide = x.float()
+    squares = wide[..., :variance_size].square().mean(-1, keepdim=True)
+    normed = wide * torch.rsqrt(squares + epsilon)
+    return (normed if weight is None else normed.to(weight.dtype) * weight).to(x.dtype)
+
+
+def _ir_add_rms_norm(
+    x: Tensor,
+    x_residual: Tensor,
+    weight: Tensor | None,
+    epsilon: float,
+    variance_size: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    total = x.float() + x_residual.float()
+    return _ir_rms_norm(total, weight, epsilon, variance_size).to(x.dtype), total.to(x.dtype)
+
+
 @pytest.fixture(scope="session")
 def engine_operators() -> Iterator[EngineState]:
     """Operators with the names, signatures and meaning of vLLM's and vLLM-Ascend's."""
     state = EngineState()
     vllm = torch.library.Library("vllm", "FRAGMENT")  # type: ignore[no-untyped-call]
     ascend = torch.library.Library("_C_ascend", "FRAGMENT")  # type: ignore[no-untyped-call]
+    ir = torch.library.Library("vllm_ir", "FRAGMENT")  # type: ignore[no-untyped-call]
+    norm_end = "Tensor? weight, float epsilon, SymInt? variance_size=None"
     norm = (
         "npu_add_rms_norm_bias(Tensor x1, Tensor x2, Tensor gamma, Tensor? beta=None, "
         "float epsilon=1e-6) -> (Tensor y, Tensor rstd, Tensor x)"
@@ -186,6 +208,12 @@ def engine_operators() -> Iterator[EngineState]:
     functions = (
         (ascend, norm, _add_rms_norm_bias),
         (vllm, quantize, _quantize),
+        (ir, f"rms_norm(Tensor x, {norm_end}) -> Tensor", _ir_rms_norm),
+        (
+            ir,
+            f"fused_add_rms_norm(Tensor x, Tensor x_residual, {norm_end}) -> (Tensor, Tensor)",
+            _ir_add_rms_norm,
+        ),
         (vllm, "all_reduce(Tensor tensor, str group_name) -> Tensor", _all_reduce),
         (
             vllm,
@@ -214,7 +242,7 @@ def engine_operators() -> Iterator[EngineState]:
     for library, schema, function in functions:
         _implement(library, schema, function)
     yield state
-    for library in (vllm, ascend):
+    for library in (vllm, ascend, ir):
         library._destroy()  # type: ignore[no-untyped-call]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fx_passes.dialects.vllm_ascend_collectives import collective_rules
 from fx_passes.dialects.vllm_ascend_norms import norm_rules
 from fx_passes.dialects.vllm_ascend_quantize import quantize_rules
+from fx_passes.dialects.vllm_ir_norms import ir_norm_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,9 @@ def vllm_ascend_dialect(
     - `vllm_ascend_norm`: other uses of `_C_ascend::npu_add_rms_norm_bias`, with a bias only if the
       norm moves after a reduce-scatter; otherwise it would be two operators. Rounding: the bias is
       added after rounding.
+    - `vllm_ir_add_rms_norm`, `vllm_ir_rms_norm`: `vllm_ir::fused_add_rms_norm` and
+      `vllm_ir::rms_norm` with a weight, over all columns, to the operators of the NPU that the
+      fusions match. Rounding.
     - `vllm_ascend_gathered_quantize`: `vllm::quantize` of gathered rows to a gather of quantised
       rows, which are half the bytes. Exact.
     - `vllm_ascend_quantize`: other uses of `vllm::quantize` to `npu_quantize` by the reciprocal,
@@ -65,4 +69,5 @@ def vllm_ascend_dialect(
             addend.
     """
     residual, *collectives = collective_rules(process_groups, whole_residuals=whole_residuals)
-    return (residual, *norm_rules(frozenset(process_groups)), *quantize_rules(), *collectives)
+    norms = (*norm_rules(frozenset(process_groups)), *ir_norm_rules())
+    return (residual, *norms, *quantize_rules(), *collectives)

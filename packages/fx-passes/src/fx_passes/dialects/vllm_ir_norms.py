@@ -1,0 +1,91 @@
+"""Rewrites the norms of vLLM's own operators, `vllm_ir`, into those of the NPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["ir_norm_rules"]
+
+_NORM = "vllm_ir::rms_norm"
+_ADD_NORM = "vllm_ir::fused_add_rms_norm"
+
+
+def _norm(
+    x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None
+) -> dict[str, Tensor]:
+    return {"normed": torch.ops.vllm_ir.rms_norm(x, weight, epsilon, variance_size)}
+
+
+def _add_norm(
+    x: Tensor, residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None
+) -> dict[str, Tensor]:
+    added = torch.ops.vllm_ir.fused_add_rms_norm(x, residual, weight, epsilon, variance_size)
+    added = label(added, "added")
+    return {"normed": added[0], "total": added[1]}
+
+
+def _check(match: Match) -> NoMatch | None:
+    """Return why the kernel does not compute this norm."""
+    x, weight, part = match.value("x"), match.value("weight"), match.bound["variance_size"]
+    if not isinstance(x, torch.Tensor):
+        return NoMatch("the value of `x` is unknown")
+    if not isinstance(weight, torch.Tensor):
+        return NoMatch("the norm has no weight, which the kernel requires")
+    if part is not None and part != x.shape[-1]:
+        return NoMatch(f"the variance is that of {part} of {x.shape[-1]} columns")
+    names = ("x", "residual", "weight") if "residual" in match.bound else ("x", "weight")
+    values = {name: match.value(name) for name in names}
+    dtypes = {name: each.dtype for name, each in values.items() if isinstance(each, torch.Tensor)}
+    if len(set(dtypes.values())) > 1:
+        found = ", ".join(f"`{name}` {dtype}" for name, dtype in dtypes.items())
+        return NoMatch(f"the kernel takes one dtype, found {found}")
+    return None
+
+
+def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound = match.bound
+    arguments = [bound[name] for name in ("x", "weight", "epsilon")]
+    return {"normed": build.element(build.call("npu::npu_rms_norm", *arguments), 0)}
+
+
+def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound = match.bound
+    arguments = [bound[name] for name in ("x", "residual", "weight", "epsilon")]
+    added = build.call("npu::npu_add_rms_norm", *arguments)
+    return build.elements(added, {"normed": 0, "total": 2})
+
+
+def ir_norm_rules() -> tuple[Rule, ...]:
+    """Return the rules for `vllm_ir::fused_add_rms_norm` and `vllm_ir::rms_norm`."""
+    return (
+        Rule(
+            name="vllm_ir_add_rms_norm",
+            patterns=(_add_norm,),
+            check=_check,
+            rewrite=_rewrite_add_norm,
+            operators=(_ADD_NORM, "npu::npu_add_rms_norm"),
+            numerics="rounding",
+            accepts_cost=True,  # as many launches; the kernel also writes what no graph uses
+        ),
+        Rule(
+            name="vllm_ir_rms_norm",
+            patterns=(_norm,),
+            check=_check,
+            rewrite=_rewrite_norm,
+            operators=(_NORM, "npu::npu_rms_norm"),
+            numerics="rounding",
+            accepts_cost=True,  # as many launches; the kernel also writes what no graph uses
+        ),
+    )
