@@ -124,6 +124,11 @@ LONG_TESTS = (
         runs=("packages/npu-graph-runtime/tests/breakable --models=2000",),
     ),
     LongTests(
+        name="repeated_steps",
+        about="Serve 500 random loads with several decode steps in one replay.",
+        runs=("integration-tests/test_repeated_steps.py --repeated-runs=500",),
+    ),
+    LongTests(
         name="architectures",
         about="Raise all decoders of transformers; compare with docs/architectures.md (`--write`).",
         runs=(
