@@ -25,7 +25,7 @@ from npu_graph_check.running.probe_process import probe_in_process
 from npu_graph_check.running.start import NewInterpreter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from npu_graph_check.running.start import Running, Start
 
@@ -38,6 +38,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "place" in metafunc.fixturenames:
         count = 20 if metafunc.config.getoption("--every-fault") else 2
         metafunc.parametrize("place", range(count))
+
+
+@pytest.fixture(autouse=True)
+def heard_signals() -> Iterator[None]:
+    """Let processes that tests start hear signals that this one ignores, as a job of a shell."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ignored = [each for each in numbers if signal.getsignal(each) is signal.SIG_IGN]
+    for each in ignored:
+        signal.signal(each, signal.default_int_handler)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)
 
 
 def environment(**variables: str) -> dict[str, str]:
