@@ -486,6 +486,8 @@ def run_session(
     run_apart: Callable[..., list[dict[str, Any]]],
     columns: dict[str, str],
     verdict: Callable[[list[dict[str, Any]]], list[str]],
+    *,
+    prepare: Callable[[], object] = stand_ins.prepare,
     **environment: str,
 ) -> int:
     """Run the variants of a session of this engine, each in a process of its own; judge the rows.
@@ -496,6 +498,7 @@ def run_session(
         run_apart: Runs a variant and returns its rows.
         columns: Of the table of rows.
         verdict: Says of all rows what is wrong.
+        prepare: Declares what importing the engine needs; its result is kept alive.
         environment: Variables of the processes, besides those of every session.
 
     Returns:
@@ -503,7 +506,7 @@ def run_session(
     """
     stand_ins.set_environment()
     os.environ |= environment
-    kept = stand_ins.prepare()
+    kept = prepare()
     import vllm_ascend.platform  # noqa: F401
 
     rows = run_variants(variants, options, run_apart)

@@ -14,7 +14,6 @@ import functools
 import json
 import os
 import sys
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
@@ -27,9 +26,15 @@ from engines.running.session_rows import (
     find_unexpected,
     find_wrong_tokens,
 )
-from engines.running.session_run import conclude, make_parser, run_variants
-from engines.vllm.session import Variant, count_preemptions, describe, make_engine, runner_of
-from engines.vllm.without_device.stand_ins import set_environment
+from engines.running.session_run import make_parser
+from engines.vllm.session import (
+    Variant,
+    count_preemptions,
+    describe,
+    make_engine,
+    run_session,
+    runner_of,
+)
 from engines.vllm.workers import worker_counts
 from engines.vllm_next import stand_ins
 
@@ -37,7 +42,7 @@ import cann_sim
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 COUNTED = ("replays", "task_updates", "synchronisations")
@@ -49,37 +54,57 @@ COLUMNS = {
 }
 
 
-def start_engine(variant: Variant, checkpoint: Path) -> Any:
-    """Return the engine of a variant, which captured its decode graphs."""
+def start_engine(variant: Variant, checkpoint: Path, install: Callable[[], None]) -> Any:
+    """Return the engine of a variant, which captured its decode graphs.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        install: Replaces what the simulator cannot run.
+    """
     dtype, _, _mode = variant.dtype.partition(", ")
     # This release rejects our key in its configuration.
     os.environ["VLLM_NPU_GRAPH"] = json.dumps(variant.key)
     own = dataclasses.replace(variant, dtype=dtype, key=None)
-    return make_engine(own, checkpoint, install=stand_ins.install)
+    return make_engine(own, checkpoint, install=install)
 
 
 def run_load(
     variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    llm = start_engine(variant, checkpoint)
-    rows = [measure_load(llm, variant, count)]
+    llm = start_engine(variant, checkpoint, stand_ins.install)
+    return measure_with_control(
+        llm,
+        functools.partial(measure_load, llm, variant, count),
+        lambda: [
+            entry.aclgraph for entry in runner_of(llm).model.concrete_aclgraph_entries.values()
+        ],
+    )
+
+
+def measure_with_control(
+    llm: Any, measure: Callable[[], dict[str, Any]], captured: Callable[[], Iterable[Any]]
+) -> list[dict[str, Any]]:
+    """Return the row of an engine; with ours, also that of the control.
+
+    Args:
+        llm: The engine.
+        measure: Serves the load and returns its row.
+        captured: Returns the graphs of the engine, ours among them.
+    """
+    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+
+    rows = [measure()]
     update = getattr(runner_of(llm), "attention_update", None)
     if update is not None:
         rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
-        for graph in lane_graphs(runner_of(llm)):
+        ours = [graph for graph in captured() if isinstance(graph, LaneGraph)]
+        assert ours, "no graph was adopted"
+        for graph in ours:
             shift_lengths(graph, -1)
-        rows.append(measure_load(llm, variant, count) | {"name": "control"})
+        rows.append(measure() | {"name": "control"})
     return rows
-
-
-def lane_graphs(runner: Any) -> Iterator[Any]:
-    """Yield the graphs that are updated by ours."""
-    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
-
-    for entry in runner.model.concrete_aclgraph_entries.values():
-        if isinstance(entry.aclgraph, LaneGraph):
-            yield entry.aclgraph
 
 
 def shift_lengths(graph: Any, shift: int) -> None:
@@ -98,28 +123,53 @@ def shift_lengths(graph: Any, shift: int) -> None:
 
 def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
     """Return the tokens of a load with their log-probabilities, and the cost of its steps."""
-    runner, preempted = runner_of(llm), count_preemptions(llm)
-    waits: list[int] = []
-    forward = runner._model_forward
+    return measure_steps(
+        llm,
+        variant,
+        lambda: dict(zip(("tokens", "logprobs"), generate(llm, *compare_load(count)), strict=True)),
+        step=(runner_of(llm), "_model_forward"),
+        is_full=is_full_step,
+    )
+
+
+def measure_steps(
+    llm: Any,
+    variant: Variant,
+    serve: Callable[[], dict[str, Any]],
+    *,
+    step: tuple[Any, str],
+    is_full: Callable[[], bool],
+) -> dict[str, Any]:
+    """Serve a load, and return what was made and the cost of the steps.
+
+    Args:
+        llm: The engine.
+        variant: Of the session.
+        serve: Serves the load; returns its part of the row, ``tokens`` among it.
+        step: The owner and the name of the method that runs a step.
+        is_full: Returns, before a step, whether it is a replay of a whole graph.
+    """
+    preempted, waits = count_preemptions(llm), list[int]()
+    owner, name = step
+    run = getattr(owner, name)
 
     def counted(*args: Any, **kwargs: Any) -> Any:
-        before, is_full = cann_sim.counters().synchronisations, is_full_step()
-        result = forward(*args, **kwargs)
-        if is_full:
+        before, is_counted = cann_sim.counters().synchronisations, is_full()
+        result = run(*args, **kwargs)
+        if is_counted:
             waits.append(cann_sim.counters().synchronisations - before)
         return result
 
-    runner._model_forward = counted
+    setattr(owner, name, counted)
     before = cann_sim.counters()
-    tokens, logprobs = generate(llm, *compare_load(count))
+    made = serve()
     found = cann_sim.counters() - before
-    runner._model_forward = forward
+    setattr(owner, name, run)
     return {
         **describe(variant),
-        "sequences": len(tokens),
+        "sequences": len(made["tokens"]),
         "preempted": len(preempted),
-        "tokens": tokens,
-        "logprobs": logprobs,
+        **made,
         "full_steps": len(waits),
         "waits_in_full_steps": sum(waits),
         **{name: getattr(found, name) for name in COUNTED},
@@ -212,6 +262,8 @@ def run_apart(
     rows: list[dict[str, Any]],
     options: argparse.Namespace,
     folder: Path,
+    *,
+    load: Callable[..., list[dict[str, Any]]] = run_load,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
     import torch
@@ -220,23 +272,19 @@ def run_apart(
     checkpoint = folder / f"{variant.num_layers}"
     if not checkpoint.exists():
         write_checkpoint(checkpoint, num_layers=variant.num_layers, dtype=torch.bfloat16)
-    call = functools.partial(run_load, variant, checkpoint, options.sequences, rows)
-    made = run_forked(call, describe(variant), options.out.with_name(f"vllm-next-{number}.log"))
-    compare_logprobs([*rows, *made])
+    call = functools.partial(load, variant, checkpoint, options.sequences, rows)
+    log = options.out.with_name(f"{options.out.stem}-{number}.log")
+    made = run_forked(call, describe(variant), log)
+    if all("logprobs" in row for row in (*rows, *made)):
+        compare_logprobs([*rows, *made])
     return made
 
 
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     options = make_parser("vllm-next", __doc__).parse_args()
-    set_environment()
-    kept = stand_ins.prepare()
-    import vllm_ascend.platform  # noqa: F401
-
-    rows = run_variants(choose_variants(options), options, run_apart)
-    del kept
-    engine = " + ".join(f"{name} {version(name)}" for name in ("vllm", "vllm-ascend"))
-    return conclude(rows, COLUMNS, engine, verdict(rows))
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, verdict, prepare=stand_ins.prepare)
 
 
 if __name__ == "__main__":

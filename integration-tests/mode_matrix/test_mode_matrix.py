@@ -148,16 +148,6 @@ def assert_right(
     return assert_right
 
 
-def _differing_steps(found: WorkloadResult, expected: WorkloadResult) -> list[int]:
-    """Return the steps that are not, value by value and bit by bit, as expected."""
-    pairs = zip(found.steps, expected.steps, strict=True)
-    return [step for step, (left, right) in enumerate(pairs) if _bytes(left) != _bytes(right)]
-
-
-def _bytes(values: tuple[torch.Tensor, ...]) -> list[bytes]:
-    return [value.contiguous().view(torch.uint8).numpy().tobytes() for value in values]
-
-
 def _row(mode: CompileMode, dtype: str, kind: StepKind, result: WorkloadResult) -> MatrixRow:
     num_steps = len(result.steps)
     num_captured: int | None = sum(result.replayed)
@@ -207,7 +197,7 @@ def test_mode_equals_eager_and_transformers_within_tolerance(
             rows.append(absent)
             continue
         result = results[kind]
-        assert _differing_steps(result, eager[kind]) == [], kind
+        assert result.differing_steps(eager[kind]) == [], kind
         assert len(set(result.num_sequences)) > 2, kind
         if mode.value != CHOOSING:
             assert any(result.replayed) == _captures(mode, kind), kind

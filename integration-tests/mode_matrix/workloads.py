@@ -80,6 +80,15 @@ class WorkloadResult:
     num_unspoiled: list[int] = field(default_factory=list)
     replayed: list[bool] = field(default_factory=list)
 
+    def differing_steps(self, expected: WorkloadResult) -> list[int]:
+        """Return the steps that are not, value by value and bit by bit, as expected."""
+        pairs = zip(self.steps, expected.steps, strict=True)
+        return [step for step, (left, right) in enumerate(pairs) if _bytes(left) != _bytes(right)]
+
+
+def _bytes(values: tuple[torch.Tensor, ...]) -> list[bytes]:
+    return [value.contiguous().view(torch.uint8).numpy().tobytes() for value in values]
+
 
 class Workload:
     """One kind of step again and again, on sequences that come and go.

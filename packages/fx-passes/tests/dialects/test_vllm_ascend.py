@@ -10,7 +10,7 @@ from fusions.rank_runs import run_ranks
 from torch import Tensor
 
 import fx_passes
-from fx_passes.dialects import vllm_ascend_dialect
+from dialects.dialect_pipeline import forms, pipeline, targets
 from fx_passes.fusions import ParallelGroup, shard_all_reduce_norm
 from fx_passes.testing import (
     GraphLevel,
@@ -31,16 +31,6 @@ GROUP, PROCESS_GROUP = "tp:0", "7"
 TOKENS, HIDDEN, RANKS = 6, 64, 2
 npu, vllm = torch.ops.npu, torch.ops.vllm
 ascend = torch.ops._C_ascend
-
-
-def forms(groups: dict[str, str] | None = None) -> fx_passes.RulePass:
-    return fx_passes.RulePass(name="forms", rules=vllm_ascend_dialect(groups or {}))
-
-
-def pipeline() -> fx_passes.Pipeline:
-    """Return the default pipeline with the forms before its fusions."""
-    normalize, *fusions = fx_passes.default_npu_pipeline().passes
-    return fx_passes.Pipeline(passes=(normalize, forms(), *fusions))
 
 
 def plain(*tensors: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,11 +64,6 @@ def inputs(
     scale = torch.full((scales,), 0.0625, dtype=dtype, device=device)
     offset = torch.full((scales,), 3, dtype=dtype, device=device)
     return [x, residual, weight, bias, scale, 1 / scale, offset]
-
-
-def targets(module: torch.fx.GraphModule) -> list[object]:
-    called = [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
-    return [target for target in called if "getitem" not in target]
 
 
 @pytest.mark.parametrize("level", LEVELS)

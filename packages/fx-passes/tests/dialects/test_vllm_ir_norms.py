@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import fx_passes
-from fx_passes.dialects import vllm_ascend_dialect
+from dialects.dialect_pipeline import pipeline, targets
 from fx_passes.testing import (
     GraphLevel,
     assert_left_alone,
@@ -27,13 +26,6 @@ pytestmark = pytest.mark.usefixtures("engine_operators")
 LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 TOKENS, HIDDEN = 6, 64
 ir, npu = torch.ops.vllm_ir, torch.ops.npu
-
-
-def pipeline() -> fx_passes.Pipeline:
-    """Return the default pipeline with the dialect before its fusions."""
-    normalize, *fusions = fx_passes.default_npu_pipeline().passes
-    forms = fx_passes.RulePass(name="forms", rules=vllm_ascend_dialect())
-    return fx_passes.Pipeline(passes=(normalize, forms, *fusions))
 
 
 def norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor]:
@@ -60,11 +52,6 @@ def quantized(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tens
 def inputs(dtype: torch.dtype = torch.bfloat16, device: str = "meta") -> list[Tensor]:
     shapes = (TOKENS, HIDDEN), (TOKENS, HIDDEN), (HIDDEN,)
     return list(random_tensors(*shapes, dtype=dtype, device=device))
-
-
-def targets(module: torch.fx.GraphModule) -> list[str]:
-    called = [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
-    return [target for target in called if "getitem" not in target]
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -572,14 +572,6 @@ class GraphedCallable:
         """Replay inside the hook, and notify the observer."""
         hook, observer = self._around_replay, self._observer
         replay: Callable[[], None] = captured.replay
-        if observer is None and hook is not None:
-            with hook(captured.key):
-                try:
-                    replay()
-                except RuntimeError as error:
-                    self._raise_replay_error(captured, error)
-                self._num_replayed += 1
-            return
         if observer is not None and isinstance(captured.graph, SegmentedGraph):
             tell = functools.partial(self._tell_segment, captured.key, observer)
             replay = functools.partial(captured.graph.replay_observed, tell)

@@ -10,8 +10,8 @@ from vllm.platforms import current_platform
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
-from attn_update import UpdateLane
 from npu_graph_runtime import CaptureSession, NpuDevice
+from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
 from vllm_npu_graph.v0_23.draft_update import DraftUpdate
 from vllm_npu_graph.v0_23.recorded_graphs import RecordedGraphs
@@ -83,11 +83,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(
-            self._npu,
-            updater=self._options.updater,
-            native_folder=self._options.native_folder,
-        )
+        lane = open_lane(self._npu, self._options)
         self.attention_update = AttentionUpdate(lane, frozenset(layers.keys() - drafted))
         updates = dict.fromkeys(layers.keys() - drafted, self.attention_update)
         if drafted and isinstance(self.drafter._runnable, ACLGraphWrapper):  # noqa: SLF001

@@ -12,8 +12,8 @@ from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager, ModelCudaGraphM
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 
-from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
 from vllm_npu_graph.v0_23.recorded_impl import find_recorded, find_uncovered
@@ -41,11 +41,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(
-            NpuDevice(self.device.index or 0),
-            updater=self._options.updater,
-            native_folder=self._options.native_folder,
-        )
+        lane = open_lane(NpuDevice(self.device.index or 0), self._options)
         update = self.attention_update = AttentionUpdate(lane, layers)
         for name, layer in layers.items():
             layer.impl = find_recorded(layer.impl)(layer.impl, name, update)

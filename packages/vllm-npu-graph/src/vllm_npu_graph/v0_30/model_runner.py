@@ -10,8 +10,8 @@ from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
-from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
 
@@ -43,11 +43,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(
-            NpuDevice(self.device.index or 0),
-            updater=self._options.updater,
-            native_folder=self._options.native_folder,
-        )
+        lane = open_lane(NpuDevice(self.device.index or 0), self._options)
         adopted = self.attention_update = AdoptedGraphs(lane)
         names = ("vllm_config", "runtime_mode", "use_eagle", "update_stream")
         given = {name: getattr(self.model, name) for name in names}

@@ -10,8 +10,8 @@ from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 
-from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 
@@ -43,11 +43,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(
-            NpuDevice(self.device.index or 0),
-            updater=self._options.updater,
-            native_folder=self._options.native_folder,
-        )
+        lane = open_lane(NpuDevice(self.device.index or 0), self._options)
         adopted = self.attention_update = AdoptedGraphs(lane)
         self.cudagraph_manager: Any = _LaneGraphManager(self.cudagraph_manager, adopted)
         told = (lane.updater, lane.updater_reason)
