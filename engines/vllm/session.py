@@ -316,8 +316,8 @@ def make_sides(runner: Any) -> list[Side]:
 
     from attn_update import UpdateLane
     from npu_graph_runtime import NpuDevice
-    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
-    from vllm_npu_graph.v0_23.recorded_graphs import RecordedGraphs
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
+    from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 
     update = runner.attention_update
     layers = runner.compilation_config.static_forward_context
@@ -368,6 +368,21 @@ def run_turns(
             # Before the replay, and after it.
             watch.wrap(side.update, "begin", "update")
             watch.wrap(side.update, "finish", "update")
+    return measure_turns(llm, variant, sides, watch)
+
+
+def measure_turns(
+    llm: Any, variant: Variant, sides: list[Side], watch: StepStopwatch
+) -> list[dict[str, Any]]:
+    """Decode on the sides in turns; return a row for each side and number of sequences.
+
+    Args:
+        llm: The engine.
+        variant: Of the session.
+        sides: Of the engine, all of which have captured their graphs.
+        watch: Times the updates of each side as the part ``update``.
+    """
+    runner = runner_of(llm)
     for attribute, name in PARTS.items():
         watch.wrap(runner, attribute, name)
     core = llm.llm_engine.engine_core.engine_core

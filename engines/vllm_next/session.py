@@ -34,6 +34,7 @@ from engines.vllm.session import (
     make_engine,
     run_session,
     runner_of,
+    worker_of,
 )
 from engines.vllm.workers import worker_counts
 from engines.vllm_next import stand_ins
@@ -70,10 +71,15 @@ def start_engine(variant: Variant, checkpoint: Path, install: Callable[[], None]
 
 
 def run_load(
-    variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
+    variant: Variant,
+    checkpoint: Path,
+    count: int,
+    _rows: list[dict[str, Any]],
+    *,
+    install: Callable[[], None] = stand_ins.install,
 ) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    llm = start_engine(variant, checkpoint, stand_ins.install)
+    llm = start_engine(variant, checkpoint, install)
     return measure_with_control(
         llm,
         functools.partial(measure_load, llm, variant, count),
@@ -93,16 +99,20 @@ def measure_with_control(
         measure: Serves the load and returns its row.
         captured: Returns the graphs of the engine, ours among them.
     """
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
     from vllm_npu_graph.v0_30.lane_graph import LaneGraph
 
     rows = [measure()]
     update = getattr(runner_of(llm), "attention_update", None)
     if update is not None:
         rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
-        ours = [graph for graph in captured() if isinstance(graph, LaneGraph)]
-        assert ours, "no graph was adopted"
-        for graph in ours:
-            shift_lengths(graph, -1)
+        if isinstance(update, AttentionUpdate):
+            worker_counts.shift_lengths(worker_of(llm), -1)
+        else:
+            ours = [graph for graph in captured() if isinstance(graph, LaneGraph)]
+            assert ours, "no graph was adopted"
+            for graph in ours:
+                shift_lengths(graph, -1)
         rows.append(measure() | {"name": "control"})
     return rows
 

@@ -42,6 +42,8 @@ def install() -> None:
     utils = importlib.import_module("vllm_ascend.utils")
     utils._CUSTOM_OP_ENABLED = False
     stand_ins.inspect_models_here()
+    stand_ins.choose_experts_by_torch_npu()
+    stand_ins.make_contiguous_beside_windows()
     block_table = importlib.import_module("vllm_ascend.worker.block_table")
     block_table._compute_slot_mapping_kernel = stand_ins.SlotMapping()
     # Keys and values of a block side by side: the simulated operator takes caches without gaps,
@@ -53,6 +55,18 @@ def install() -> None:
     # Of the compiled operators this norm has no switch.
     layernorm = importlib.import_module("vllm_ascend.ops.layernorm")
     layernorm.AscendRMSNorm.forward_oot = normalise
+
+
+def let_deepseek_compile() -> None:
+    """Rename a method in the code of DeepSeek's forward that one rank of the pipeline never calls.
+
+    vLLM takes the name `update` in compiled code for a write to a buffer, and refuses; the engine's
+    forward has it in the branch of a rank that is not the last (docs/upstream/vllm-ascend.md).
+    """
+    forward = importlib.import_module("vllm_ascend.patch.worker.patch_deepseek_v2")._patched_forward
+    code = forward.__code__
+    names = tuple("update_" if name == "update" else name for name in code.co_names)
+    forward.__code__ = code.replace(co_names=names)
 
 
 def normalise(

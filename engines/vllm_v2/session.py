@@ -189,7 +189,7 @@ def make_sides(runner: Any) -> list[Side]:
     """Return the sides of an engine that has ours, all of which have captured their graphs."""
     from attn_update import UpdateLane
     from npu_graph_runtime import NpuDevice
-    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
     update, manager = runner.attention_update, runner.cudagraph_manager
     layers = runner.compilation_config.static_forward_context

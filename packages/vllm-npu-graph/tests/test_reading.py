@@ -13,7 +13,7 @@ from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import assert_layers_equal
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
-from vllm_npu_graph.v0_23.attention_update import (
+from vllm_npu_graph.recording.attention_update import (
     AttentionUpdate,
     read_latent,
     read_lengths,

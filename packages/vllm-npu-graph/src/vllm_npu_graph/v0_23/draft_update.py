@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.forward_context import get_forward_context
 
-from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

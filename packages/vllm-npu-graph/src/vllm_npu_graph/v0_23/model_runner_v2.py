@@ -14,8 +14,8 @@ from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
+from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.released_entries import ReleasedEntries
-from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
 from vllm_npu_graph.v0_23.recorded_impl import find_recorded, find_uncovered
 
 _LOGGER = logging.getLogger("vllm.npu_graph")

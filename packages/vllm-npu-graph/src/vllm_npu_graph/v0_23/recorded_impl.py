@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBackendImpl
 from vllm_ascend.attention.context_parallel import attention_cp, mla_cp
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
 from attn_update.kinds import FIA_V1, FIA_V2, FusedInferAttention, LatentAttention, PagedAttention
-from vllm_npu_graph.v0_23.attention_update import read_latent, read_lengths, read_part
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+from vllm_npu_graph.recording.attention_update import read_latent, read_lengths, read_part
+from vllm_npu_graph.recording.recorded_layer import RecordedLayer
 
 # vllm-ascend 0.26 has other classes for a part of the keys, which are left to it.
 _PartImpl: Any = getattr(attention_cp, "AscendAttentionCPImpl", object)
 _LatentPartImpl: Any = getattr(mla_cp, "AscendMlaCPImpl", object)
 
 
-class _RecordedImpl:
-    """Stands for the engine's implementation of a layer whose weights are loaded."""
-
-    def __init__(self, impl: object, layer_name: str, update: AttentionUpdate) -> None:
-        self.__dict__.update(impl.__dict__)
-        self._layer_name = layer_name
-        self._update = update
-
-    @contextmanager
-    def _recording(self, kind: FusedInferAttention, metadata: Any, read: Any) -> Iterator[None]:
-        """Let a capture record the engine's eager call instead of the engine's own capture code."""
-        if not _EXTRA_CTX.capturing:
-            yield
-            return
-        _EXTRA_CTX.capturing = False
-        name, pad = self._layer_name, not kind.allows_fewer_sequences
-        try:
-            with self._update.recording_layer(name, kind, metadata, read, pad=pad):
-                yield
-        finally:
-            _EXTRA_CTX.capturing = True
-
-
-class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
+class RecordedAttentionImpl(RecordedLayer, AscendAttentionBackendImpl):  # type: ignore[misc]
     """Attention on FIA v1, or on ATB's paged attention: the engine's but for its capture."""
 
     def full_graph_fia(self, *given: Any) -> tuple[torch.Tensor, int]:
@@ -100,7 +71,7 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
         return output
 
 
-class RecordedPartImpl(_RecordedImpl, _PartImpl):  # type: ignore[misc]
+class RecordedPartImpl(RecordedLayer, _PartImpl):  # type: ignore[misc]
     """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
 
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
@@ -110,7 +81,7 @@ class RecordedPartImpl(_RecordedImpl, _PartImpl):  # type: ignore[misc]
             return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
 
 
-class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
+class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
     """Latent attention (MLA) on FIA v2: the engine's but for its capture."""
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
@@ -124,7 +95,7 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-class RecordedLatentPartImpl(_RecordedImpl, _LatentPartImpl):  # type: ignore[misc]
+class RecordedLatentPartImpl(RecordedLayer, _LatentPartImpl):  # type: ignore[misc]
     """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:

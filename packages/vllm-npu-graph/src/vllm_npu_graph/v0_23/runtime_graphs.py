@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npu_graph_runtime import CaptureSession, GraphDevice
-    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 
 def _run_mode(mode: CUDAGraphMode) -> RunMode:

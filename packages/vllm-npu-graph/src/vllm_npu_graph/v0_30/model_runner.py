@@ -12,8 +12,11 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
+from vllm_npu_graph.recording.attention_update import AttentionUpdate
+from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
+from vllm_npu_graph.v0_30.recorded_latent_impl import RecordedLatentImpl, find_uncovered
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +32,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
     def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
         super().__init__(vllm_config, device)
         self.model: Any
-        self.attention_update: AdoptedGraphs | None = None
+        self.attention_update: AdoptedGraphs | AttentionUpdate | None = None
         self._options = options
         if options.graphs:
             _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
@@ -44,11 +47,18 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
         lane = open_lane(NpuDevice(self.device.index or 0), self._options)
-        adopted = self.attention_update = AdoptedGraphs(lane)
         names = ("vllm_config", "runtime_mode", "use_eagle", "update_stream")
         given = {name: getattr(self.model, name) for name in names}
         given |= {"runnable": self.model.unwrap(), "cudagraph_options": self.model.aclgraph_options}
-        self.model = LaneGraphWrapper(adopted=adopted, **given)
+        if use_updatable_graph(self.attn_backend):
+            adopted = self.attention_update = AdoptedGraphs(lane)
+            self.model = LaneGraphWrapper(adopted=adopted, **given)
+        else:
+            layers = self._find_layers()
+            update = self.attention_update = AttentionUpdate(lane, layers)
+            for name, layer in layers.items():
+                layer.impl = RecordedLatentImpl(layer.impl, name, update)
+            self.model = RecordedGraphs(update=update, **given)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
 
@@ -56,12 +66,24 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         mode, parallel = self.compilation_config.cudagraph_mode, self.parallel_config
         if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
-        if not use_updatable_graph(self.attn_backend):
-            return f"graphs of {self.attn_backend.__name__} have no tasks of their own"
         if self.speculative_config is not None:
             return "the engine's updates of a draft rely on the wait in front of the model's replay"
         if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
             return "attention under DCP or PCP was not tested"
         if self.enable_enpu:
             return "the engine orders updates by itself (ENPU_ENABLE)"
-        return None
+        if use_updatable_graph(self.attn_backend):
+            return None
+        reasons = {name: find_uncovered(layer.impl) for name, layer in self._find_layers().items()}
+        return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
+
+    def _find_layers(self) -> dict[str, Any]:
+        layers = self.compilation_config.static_forward_context
+        return {name: layer for name, layer in layers.items() if hasattr(layer, "impl")}
+
+    def _update_full_graph_params_if_needed(self, context: Any, *given: Any) -> None:
+        """Leave the update to the wrapper if it recorded the graph."""
+        update = self.attention_update
+        if isinstance(update, AttentionUpdate) and update.is_recorded(context.batch_descriptor):
+            return
+        super()._update_full_graph_params_if_needed(context, *given)

@@ -11,7 +11,7 @@ from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_npu_graph.released_entries import ReleasedEntries
 
 if TYPE_CHECKING:
-    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 
 class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]

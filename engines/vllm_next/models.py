@@ -1,0 +1,102 @@
+"""vLLM 0.30.0 and vllm-ascend 0.30.0rc2 on simulated CANN with other models than a dense Qwen3.
+
+Run as ``cann-sim run -- python -m engines.vllm_next.models``. One model is DeepSeek-V3, whose
+attention is latent (MLA), also with a number of heads that is padded and with experts; one is
+Qwen3-MoE, one Mistral with a sliding window, and one a dense Qwen3 with ATB's paged attention in
+graphs of some sizes. `stock` is the engine alone, `ours` has our attention update, and `control` is
+the engine of `ours` once more with key lengths that are one too small. Rows go to
+build/engines/vllm-next-models.json.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engines.models.tiny_models import write_model
+from engines.running.forked_variant import run_forked
+from engines.running.session_run import make_parser
+from engines.vllm.models import KEYS, PAGED_SIZES, ModelVariant, described
+from engines.vllm.session import run_session
+from engines.vllm_next import stand_ins
+from engines.vllm_next.session import COLUMNS, compare_logprobs, run_load, verdict
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+# What runs, by model and mode.
+RUNS = (
+    ("DeepSeek", "FULL_DECODE_ONLY"),
+    ("DeepSeek", "FULL_AND_PIECEWISE"),
+    ("DeepSeek, 3 heads", "FULL_DECODE_ONLY"),
+    ("DeepSeek, experts", "FULL_DECODE_ONLY"),
+    ("Qwen3-MoE", "FULL_DECODE_ONLY"),
+    ("Qwen3-MoE", "FULL_AND_PIECEWISE"),
+    ("Mistral, window of 64", "FULL_DECODE_ONLY"),
+    ("Qwen3, paged attention", "FULL_DECODE_ONLY"),
+)
+
+
+def run_model(variant: ModelVariant, *given: Any) -> list[dict[str, Any]]:
+    """Run the load on an engine and return its row; with ours, also the row of the control."""
+    rows = run_load(variant, *given, install=functools.partial(install_for, variant))
+    return [row | described(variant) | {"name": row["name"]} for row in rows]
+
+
+def install_for(variant: ModelVariant) -> None:
+    """Replace what the simulator cannot run, and what the engine refuses of its own."""
+    stand_ins.install()
+    if variant.model.startswith("DeepSeek"):
+        stand_ins.let_deepseek_compile()
+
+
+def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
+    """Return the variants selected by the options."""
+    return [
+        ModelVariant(
+            name=name,
+            dtype="bfloat16",
+            num_layers=options.layers,
+            mode=mode,
+            model=model,
+            paged_sizes=PAGED_SIZES if "paged" in model else (),
+            **KEYS[name],
+        )
+        for number, (model, mode) in enumerate(RUNS)
+        for name in ("stock", "ours")
+        if options.runs is None or number in options.runs
+    ]
+
+
+def run_apart(
+    variant: ModelVariant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, and return its rows."""
+    checkpoint = folder / variant.model
+    if not checkpoint.exists():
+        write_model(variant, checkpoint)
+    call = functools.partial(run_model, variant, checkpoint, options.sequences, rows)
+    log = options.out.with_name(f"{options.out.stem}-{number}.log")
+    made = run_forked(call, described(variant), log)
+    compare_logprobs([*rows, *made])
+    return made
+
+
+def main() -> int:
+    """Run all variants; return 1 if something is wrong."""
+    parser = make_parser("vllm-next-models", __doc__)
+    parser.set_defaults(layers=2)
+    parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS")
+    options = parser.parse_args()
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, verdict, prepare=stand_ins.prepare)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Host time of attention updates in vllm-ascend 0.30.0rc2: the engine's and ours in turns.
+
+Run as ``cann-sim run -- python -m engines.vllm_next.turns``. One engine decodes with kernels that
+do nothing; in each turn its graphs are those that the engine updates, or those that our lane
+updates. The time of an update is that of ``_updatable_graph_replay`` without the replay inside it:
+reading the metadata of the step, and issuing the updates of all layers. The engine's wait before
+each replay is not part of it. Rows go to build/engines/vllm-next-turns.json.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engines.running.session_rows import find_wrong
+from engines.running.session_run import make_parser
+from engines.vllm.session import Side, StepStopwatch, Variant, measure_turns, run_session, runner_of
+from engines.vllm_next import stand_ins
+from engines.vllm_next.session import COLUMNS, run_apart, start_engine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run_turns(
+    variant: Variant, checkpoint: Path, _count: int, _rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Decode with the engine's updates and with ours in turns; return a row for each."""
+    os.environ["CANN_SIM_KERNELS"] = "null"
+    llm = start_engine(variant, checkpoint, stand_ins.install)
+    runner = runner_of(llm)
+    watch, sides = StepStopwatch(runner), make_sides(runner)
+    for side in sides:
+        watch.wrap(side.model, "_updatable_graph_replay", "update")
+        for entry in side.model.concrete_aclgraph_entries.values():
+            watch.wrap(find_replayed(entry.aclgraph), "replay", "update", factor=-1)
+    return measure_turns(llm, variant, sides, watch)
+
+
+def find_replayed(graph: Any) -> Any:
+    """Return the graph that torch_npu replays: the engine's, which ours contains."""
+    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+
+    return graph._updates._updatable._graph if isinstance(graph, LaneGraph) else graph
+
+
+def make_sides(runner: Any) -> list[Side]:
+    """Return the sides of an engine that has ours, all of which have captured their graphs."""
+    from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+
+    from attn_update import UpdateLane
+    from npu_graph_runtime import NpuDevice
+    from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
+    from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
+
+    model, update = runner.model, runner.attention_update
+    names = ("vllm_config", "runtime_mode", "use_eagle", "update_stream")
+    given = {name: getattr(model, name) for name in names}
+    given |= {"runnable": model.unwrap(), "cudagraph_options": model.aclgraph_options}
+    make_side = functools.partial(Side, impls={})
+    sides = [
+        make_side(name="stock", model=ACLGraphWrapper(**given)),
+        make_side(name=f"ours, {update.lane.updater}", model=model, update=update),
+    ]
+    if update.lane.updater != "kernels":
+        adopted = AdoptedGraphs(UpdateLane(NpuDevice(0), updater="kernels"))
+        wrapper = LaneGraphWrapper(adopted=adopted, **given)
+        sides.append(make_side(name="ours, kernels", model=wrapper, update=adopted))
+    for side in sides:
+        if side.model is not model:
+            side.take(runner)
+            runner.capture_model()
+    return sides
+
+
+def main() -> int:
+    """Run all variants; return 1 if one failed or a side was not timed."""
+    parser = make_parser("vllm-next-turns", __doc__)
+    parser.set_defaults(timed_layers=[28], timed_sequences=[4, 8, 16])
+    options = parser.parse_args()
+    variants = [
+        Variant(
+            name="turns",
+            dtype="bfloat16",
+            num_layers=layers,
+            key=True,
+            timed=tuple(options.timed_sequences),
+        )
+        for layers in options.timed_layers
+    ]
+    return run_session(
+        variants,
+        options,
+        functools.partial(run_apart, load=run_turns),
+        COLUMNS,
+        find_wrong,
+        prepare=stand_ins.prepare,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

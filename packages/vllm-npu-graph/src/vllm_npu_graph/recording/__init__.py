@@ -1,0 +1,1 @@
+"""Attention that this package records while the engine captures, in every release."""
