@@ -49,13 +49,8 @@ def run_tokens(
     variant: ModelVariant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Run the load and return the variant's row; with ours, also those of the controls."""
-    method = variant.model.rpartition(" ")[2]
-    speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": DRAFTED}
-    if method == "ngram":
-        speculative |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
-    elif method == "eagle3":
-        speculative["model"] = str(checkpoint.with_name("draft"))
-    llm = make_engine(variant, checkpoint, speculative_config=speculative)
+    method = method_of(variant)
+    llm = make_engine(variant, checkpoint, speculative_config=speculation(method, checkpoint))
     rows = [measure_drafts(llm, variant, count, method)]
     if variant.name == "ours":
         if method != "ngram":
@@ -64,6 +59,21 @@ def run_tokens(
         llm.collective_rpc(worker_counts.shift_lengths, args=(-1,))
         rows.append(measure_drafts(llm, variant, count, method) | {"name": "control"})
     return rows
+
+
+def method_of(variant: ModelVariant) -> str:
+    """Return how a variant drafts."""
+    return variant.model.rpartition(" ")[2]
+
+
+def speculation(method: str, checkpoint: Path) -> dict[str, Any]:
+    """Return the engine's configuration of a method."""
+    made: dict[str, Any] = {"method": method, "num_speculative_tokens": DRAFTED}
+    if method == "ngram":
+        made |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
+    elif method == "eagle3":
+        made["model"] = str(checkpoint.with_name("draft"))
+    return made
 
 
 def measure_drafts(llm: Any, variant: ModelVariant, count: int, method: str) -> dict[str, Any]:
@@ -140,15 +150,9 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     ]
 
 
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, and return its rows."""
-    method = variant.model.rpartition(" ")[2]
+def write_checkpoints(variant: ModelVariant, folder: Path) -> Path:
+    """Write the model of a variant and its draft, unless they exist; return that of the model."""
+    method = method_of(variant)
     checkpoint = folder / method / "checkpoint"
     if not checkpoint.exists():
         import torch
@@ -161,6 +165,18 @@ def run_apart(
             tiny_eagle3.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
         elif method == "mtp":
             tiny_deepseek.add_draft(checkpoint, dtype=torch.bfloat16)
+    return checkpoint
+
+
+def run_apart(
+    variant: ModelVariant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, and return its rows."""
+    checkpoint = write_checkpoints(variant, folder)
     call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]

@@ -55,19 +55,22 @@ COLUMNS = {
 }
 
 
-def start_engine(variant: Variant, checkpoint: Path, install: Callable[[], None]) -> Any:
+def start_engine(
+    variant: Variant, checkpoint: Path, install: Callable[[], None], **options: Any
+) -> Any:
     """Return the engine of a variant, which captured its decode graphs.
 
     Args:
         variant: Of the session.
         checkpoint: Of the model.
         install: Replaces what the simulator cannot run.
+        options: Of the engine, besides those of `engines.vllm.session.make_engine`.
     """
     dtype, _, _mode = variant.dtype.partition(", ")
     # This release rejects our key in its configuration.
     os.environ["VLLM_NPU_GRAPH"] = json.dumps(variant.key)
     own = dataclasses.replace(variant, dtype=dtype, key=None)
-    return make_engine(own, checkpoint, install=install)
+    return make_engine(own, checkpoint, install=install, **options)
 
 
 def run_load(
@@ -100,7 +103,6 @@ def measure_with_control(
         captured: Returns the graphs of the engine, ours among them.
     """
     from vllm_npu_graph.recording.attention_update import AttentionUpdate
-    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
 
     rows = [measure()]
     update = getattr(runner_of(llm), "attention_update", None)
@@ -109,12 +111,19 @@ def measure_with_control(
         if isinstance(update, AttentionUpdate):
             worker_counts.shift_lengths(worker_of(llm), -1)
         else:
-            ours = [graph for graph in captured() if isinstance(graph, LaneGraph)]
-            assert ours, "no graph was adopted"
-            for graph in ours:
-                shift_lengths(graph, -1)
+            shift_graphs(captured(), -1)
         rows.append(measure() | {"name": "control"})
     return rows
+
+
+def shift_graphs(graphs: Iterable[Any], shift: int) -> None:
+    """Change the key lengths in steps of graphs, of which the lane has to update some."""
+    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+
+    ours = [graph for graph in graphs if isinstance(graph, LaneGraph)]
+    assert ours, "no graph was adopted"
+    for graph in ours:
+        shift_lengths(graph, shift)
 
 
 def shift_lengths(graph: Any, shift: int) -> None:
@@ -122,6 +131,8 @@ def shift_lengths(graph: Any, shift: int) -> None:
     take = graph.resolve_tasks
 
     def shifted(source: Any) -> Any:
+        if not hasattr(source, "context"):
+            return take(dataclasses.replace(source, params=shift_params(source.params, shift)))
         made = {
             id(each): worker_counts.shift_metadata(each, shift) for each in source.context.values()
         }
@@ -129,6 +140,12 @@ def shift_lengths(graph: Any, shift: int) -> None:
         return take(dataclasses.replace(source, context=context))
 
     graph.resolve_tasks = shifted
+
+
+def shift_params(params: Iterable[dict[str, Any]], shift: int) -> list[dict[str, Any]]:
+    """Return the arguments of a draft's launches, with other key lengths."""
+    name = "actual_seq_lengths_kv"
+    return [{**given, name: [max(length + shift, 0) for length in given[name]]} for given in params]
 
 
 def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Graphs whose attention tasks an engine captured by provider and layer name, without the engine.
 
-`Task` and `Provider` hold what vllm-ascend's classes of these names do, and `capture_task` calls
+`Task`, `Provider` and the sources hold what vllm-ascend's classes hold, and `capture_task` calls
 torch_npu as its `UpdatableGraph.register_task` does.
 """
 
@@ -27,20 +27,57 @@ SEQUENCES = 2
 NAMES = ("layers.0", "layers.1", "layers.2")
 
 
+# The names of version 2 for what version 1 takes.
+V2_NAMES = {
+    "actual_seq_lengths": "actual_seq_qlen",
+    "actual_seq_lengths_kv": "actual_seq_kvlen",
+    "num_heads": "num_query_heads",
+    "scale": "softmax_scale",
+}
+
+
 @dataclass(frozen=True)
 class Provider:
     """Reads what a step changes; with a window the table stays the captured one."""
 
     layer_name: str
     has_window: bool = False
+    is_draft: bool = False
+    is_v2: bool = False
 
     def resolve(self, metadata: dict[str, Any]) -> dict[str, Any]:
         own = metadata[self.layer_name]
+        names = V2_NAMES if self.is_v2 else {}
         given = {
-            "actual_seq_lengths": own.actual_seq_lengths_q,
-            "actual_seq_lengths_kv": own.seq_lens_list,
+            names.get("actual_seq_lengths", "actual_seq_lengths"): own.actual_seq_lengths_q,
+            names.get("actual_seq_lengths_kv", "actual_seq_lengths_kv"): own.seq_lens_list,
         }
-        return given if self.has_window else {**given, "block_table": own.block_tables}
+        has_table = not (self.has_window or self.is_v2)
+        return {**given, "block_table": own.block_tables} if has_table else given
+
+
+@dataclass(frozen=True)
+class ContextSource:
+    """The source of a model's steps: the metadata of each layer by name."""
+
+    context: dict[str, Any] | None
+
+    def get(self, provider: Any) -> list[dict[str, Any]]:
+        return [provider.resolve(self.context)]
+
+
+@dataclass(frozen=True)
+class SharedSource:
+    """The source of a draft's steps: the arguments of each launch, with the name of its layer."""
+
+    params: list[dict[str, Any]]
+
+    def get(self, provider: Any) -> list[dict[str, Any]]:
+        return [
+            {name: value for name, value in given.items() if name != "layer_name"}
+            for given in self.params
+            if given["layer_name"] == provider.layer_name
+        ]
 
 
 @dataclass
@@ -48,15 +85,19 @@ class Task:
     operation: Any
     kwargs: dict[str, Any]
     provider: Any
+    provider_index: int
     handle: Any
     event: Any
 
 
 class Engine:
-    """Three layers, captured for two sequences."""
+    """Layers that are captured for two sequences, on version 1 or 2 of the operator."""
 
-    def __init__(self, device: NpuDevice, providers: list[Provider]) -> None:
+    def __init__(
+        self, device: NpuDevice, providers: list[Provider], names: dict[str, str] | None = None
+    ) -> None:
         self.device = device
+        self.names = names or {}
         self.model = PagedModel(device=device, num_layers=len(providers))
         self.npu: Any = vars(torch)["npu"]
         self.tasks: list[Task] = []
@@ -69,17 +110,24 @@ class Engine:
 
     def capture_task(self, layer: int, provider: Provider) -> torch.Tensor:
         given: dict[str, Any] = self.model.arguments(SEQUENCES, layer, [1] * SEQUENCES)
+        index = sum(task.provider == provider for task in self.tasks)
+        if index > 0 and provider.is_draft:
+            # One sequence of two tokens, as the engine captures all steps of a draft.
+            given |= {"actual_seq_lengths": [2], "actual_seq_lengths_kv": [2]}
+            given["block_table"] = given["block_table"][:1]
+        given = {self.names.get(name, name): value for name, value in given.items()}
         output, lse = torch.empty_like(given["query"]), given["query"].new_empty(1)
-        query = torch.ops.npu._npu_fused_infer_attention_score_get_max_workspace
+        name = f"npu_fused_infer_attention_score{'_v2' if self.names else ''}"
+        query = getattr(torch.ops.npu, f"_{name}_get_max_workspace")
         given |= {"workspace": query(**given), "out": [output, lse]}
-        operation = torch.ops.npu.npu_fused_infer_attention_score.out
+        operation = getattr(torch.ops.npu, name).out
         stream, event = self.npu.current_stream(), self.npu.ExternalEvent()
         event.wait(stream)
         event.reset(stream)
         self.npu.graph_task_group_begin(stream)
         operation(**given)
         handle = self.npu.graph_task_group_end(stream)
-        self.tasks.append(Task(operation, given, provider, handle, event))
+        self.tasks.append(Task(operation, given, provider, index, handle, event))
         return output
 
     def metadata(self, *steps: list[int]) -> dict[str, Any]:
@@ -94,8 +142,12 @@ class Engine:
     def updates(self, lane: UpdateLane, *captured: list[int]) -> TaskUpdates:
         """Return the updates of a graph of which each metadata object of the capture has a step."""
         recorder = make_recorder(self.device)
-        metadata = self.metadata(*captured)
-        return TaskUpdates(self.graph, self.tasks, recorder, lane, "decode", metadata)
+        source = self.source(*captured)
+        return TaskUpdates(self.graph, self.tasks, recorder, lane, "decode", source)
+
+    def source(self, *steps: list[int]) -> ContextSource:
+        """Return the source of a step."""
+        return ContextSource(self.metadata(*steps))
 
     def assert_step(self, *steps: list[int]) -> None:
         expected = [self.model.eager(SEQUENCES, step) for step in steps]
@@ -122,7 +174,7 @@ def test_steps_equal_the_eager_operator_without_a_synchronisation(
     for _ in range(4):
         step = draw_lengths(random, SEQUENCES)
         before = cann_sim.counters().synchronisations
-        updates.replay(engine.metadata(step))
+        updates.replay(engine.source(step))
         assert cann_sim.counters().synchronisations == before
         engine.assert_step(step)
     assert lane.counters.updater_steps == (0 if updater == "operators" else 4)
@@ -133,14 +185,49 @@ def test_layers_with_other_metadata_and_windows_have_their_own_lengths(device: N
     engine = Engine(device, providers)
     updates = engine.updates(UpdateLane(device), [1, 1], [2, 1])
     for steps in (([5, 40], [6, 41]), ([48, 1], [6, 41])):
-        updates.replay(engine.metadata(*steps))
+        updates.replay(engine.source(*steps))
         engine.assert_step(*steps)
+
+
+def test_steps_of_version_2_equal_the_eager_operator(device: NpuDevice) -> None:
+    engine = Engine(device, [Provider(name, is_v2=True) for name in NAMES], V2_NAMES)
+    # The engine captures a tensor of key lengths, and gives a list in each step.
+    for task in engine.tasks:
+        task.kwargs["actual_seq_kvlen"] = torch.tensor([1, 1])
+    updates = engine.updates(UpdateLane(device), [1, 1])
+    for step in ([5, 40], [48, 1]):
+        updates.replay(engine.source(step))
+        engine.assert_step(step)
+
+
+def draft_source(engine: Engine, *steps: list[int]) -> SharedSource:
+    """Return the source of a draft with one layer, whose steps have one token a sequence."""
+    table = engine.model.inputs[SEQUENCES]["block_table"]
+    names = ("layer_name", "actual_seq_lengths", "actual_seq_lengths_kv", "block_table")
+    return SharedSource(
+        [dict(zip(names, ("layers.0", [1, 2], step, table), strict=True)) for step in steps]
+    )
+
+
+def test_each_step_of_a_draft_has_its_own_lengths_and_as_many_sequences_as_tokens(
+    device: NpuDevice,
+) -> None:
+    engine = Engine(device, [Provider("layers.0", is_draft=True)] * 3)
+    captured, recorder = draft_source(engine, [1, 1], [1, 1], [1, 1]), make_recorder(device)
+    lane = UpdateLane(device)
+    updates = TaskUpdates(engine.graph, engine.tasks, recorder, lane, "draft", captured)
+    for first in (4, 30):
+        steps = [[first + step, 9 + step] for step in range(3)]
+        updates.replay(draft_source(engine, *steps))
+        engine.assert_step(*steps)
+    with pytest.raises(StepParameterError, match="expected those of 3 launches"):
+        updates.replay(draft_source(engine, [1, 1], [2, 2]))
 
 
 def test_layers_that_share_a_cache_and_its_name_are_all_updated(device: NpuDevice) -> None:
     engine = Engine(device, [Provider("layers.0"), Provider("layers.0"), Provider("layers.2")])
     updates = engine.updates(UpdateLane(device), [1, 1])
-    updates.replay(engine.metadata([7, 30]))
+    updates.replay(engine.source([7, 30]))
     engine.assert_step([7, 30])
 
 
@@ -150,7 +237,7 @@ def test_a_table_in_other_memory_is_taken(device: NpuDevice) -> None:
     metadata = engine.metadata([20, 33])
     moved = metadata["layers.0"].block_tables.flip(0).contiguous()
     metadata["layers.0"].block_tables = moved
-    updates.replay(metadata)
+    updates.replay(ContextSource(metadata))
     engine.model.inputs[SEQUENCES]["block_table"] = moved
     engine.assert_step([20, 33])
 
@@ -180,17 +267,17 @@ def test_a_step_that_does_not_fit_is_refused_before_anything_is_launched(
     spoil(metadata)
     before = cann_sim.counters()
     with pytest.raises(StepParameterError, match=reason):
-        updates.replay(metadata)
+        updates.replay(ContextSource(metadata))
     with pytest.raises(StepParameterError, match="found none; run a step without attention"):
-        updates.replay(None)
+        updates.replay(ContextSource(None))
     counted = cann_sim.counters() - before
     assert (counted.replays, counted.task_updates) == (0, 0)
-    updates.replay(engine.metadata([9, 3]))
+    updates.replay(engine.source([9, 3]))
     engine.assert_step([9, 3])
 
 
 def test_attention_of_an_unknown_kind_is_refused(device: NpuDevice) -> None:
     engine = Engine(device, [Provider(name) for name in NAMES])
-    engine.tasks[1].operation = torch.ops.npu.npu_fused_infer_attention_score_v2.out
-    with pytest.raises(RecordingError, match="no kind for npu::npu_fused_infer_attention_score_v2"):
+    engine.tasks[1].operation = torch.ops.npu.npu_prompt_flash_attention.default
+    with pytest.raises(RecordingError, match="no kind for npu::npu_prompt_flash_attention"):
         engine.updates(UpdateLane(device), [1, 1])

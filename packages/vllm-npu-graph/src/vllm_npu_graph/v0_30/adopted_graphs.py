@@ -12,9 +12,10 @@ from vllm_npu_graph.v0_30.lane_graph import LaneGraph
 from vllm_npu_graph.v0_30.task_updates import TaskUpdates, make_recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable
 
     from attn_update import UpdateLane
+    from vllm_npu_graph.v0_30.task_updates import StepSource
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
@@ -33,20 +34,20 @@ class AdoptedGraphs:
         self.lane = lane
         self._recorder = make_recorder(lane.device)
 
-    def adopt(self, graph: Any, key: Hashable, metadata: Mapping[str, Any] | None) -> Any:
+    def adopt(self, graph: Any, key: Hashable, source: StepSource) -> Any:
         """Return the replacement of a captured graph, or the graph itself if the engine updates it.
 
         Args:
             graph: Captured by the engine; returned if it has no tasks, as the graph of a piece.
             key: The engine's batch descriptor; replaces an earlier capture of it.
-            metadata: What the engine gave each layer for the capture, by name.
+            source: Of the capture, or of the graph's first step.
         """
         if key in self._recorder.keys:
             self._recorder.release(key)
-        if not isinstance(graph, UpdatableGraph) or not graph.tasks or metadata is None:
+        if not isinstance(graph, UpdatableGraph) or not graph.tasks:
             return graph
         try:
-            updates = TaskUpdates(graph, graph.tasks, self._recorder, self.lane, key, metadata)
+            updates = TaskUpdates(graph, graph.tasks, self._recorder, self.lane, key, source)
         except AttnUpdateError as error:
             _LOGGER.warning("vllm-npu-graph leaves the updates of a graph to the engine: %s", error)
             return graph

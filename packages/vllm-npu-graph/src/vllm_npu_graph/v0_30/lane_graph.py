@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend.compilation.updatable_graph import UpdatableGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from typing_extensions import Self
 
-    from vllm_npu_graph.v0_30.task_updates import TaskUpdates
+    from vllm_npu_graph.v0_30.task_updates import StepSource, TaskUpdates
 
 
 class LaneGraph(UpdatableGraph):  # type: ignore[misc]
     """Replaces a graph that the engine captured, with the same methods.
 
-    The engine calls `resolve_tasks` with the metadata of a step, then `replay` and `update`, in
-    either order. `replay` checks the step before it launches anything, and does not wait. The lane
-    issues the updates.
+    The engine calls `resolve_tasks` with the source of a step's arguments, then `replay` and
+    `update`, in either order. `replay` checks the step before it launches anything, and does not
+    wait. The lane issues the updates.
 
     Args:
         updates: Of the graph that is replaced.
@@ -34,11 +32,11 @@ class LaneGraph(UpdatableGraph):  # type: ignore[misc]
     def __init__(self, updates: TaskUpdates) -> None:
         super().__init__()
         self._updates = updates
-        self._metadata: Mapping[str, Any] | None = None
+        self._source: StepSource | None = None
 
     def resolve_tasks(self, source: Any) -> tuple[()]:
-        """Store the metadata of the step that is replayed next."""
-        self._metadata = source.context
+        """Store the source of the step that is replayed next."""
+        self._source = source
         return ()
 
     def replay(self) -> None:
@@ -47,8 +45,8 @@ class LaneGraph(UpdatableGraph):  # type: ignore[misc]
         Raises:
             AttnUpdateError: From `TaskUpdates.replay`.
         """
-        metadata, self._metadata = self._metadata, None
-        self._updates.replay(metadata)
+        source, self._source = self._source, None
+        self._updates.replay(source)
 
     def update(self, update_stream: Any, resolved_tasks: Any) -> None:
         """Do nothing: `replay` issues the updates, on the lane's own stream."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.forward_context import get_forward_context
+from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+from vllm_ascend.compilation.updatable_graph import ContextSource, SharedSource
 
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.lane_graph import LaneGraph
@@ -39,7 +41,11 @@ class LaneGraphWrapper(ACLGraphWrapper):  # type: ignore[misc]
         if entry is None or entry.aclgraph is None:
             result = super().__call__(*args, **kwargs)
             entry = self.concrete_aclgraph_entries[key]
-            entry.aclgraph = self._adopted.adopt(entry.aclgraph, key, context.attn_metadata)
+            is_draft = _EXTRA_CTX.is_draft_model
+            given = self.draft_model_metadata if is_draft else context.attn_metadata
+            source = SharedSource(given) if is_draft else ContextSource(given)
+            if given is not None:
+                entry.aclgraph = self._adopted.adopt(entry.aclgraph, key, source)
             return result
         if not isinstance(entry.aclgraph, LaneGraph):
             # The engine updates this graph itself, in the order that it knows.

@@ -21,9 +21,14 @@ from vllm_npu_graph.v0_30.recorded_latent_impl import RecordedLatentImpl, find_u
 if TYPE_CHECKING:
     import torch
 
+    from attn_update import UpdateLane
     from vllm_npu_graph.options import Options
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
+
+
+# Methods of drafting that were tested.
+_DRAFTS = ("ngram", "eagle3")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
@@ -33,6 +38,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         super().__init__(vllm_config, device)
         self.model: Any
         self.attention_update: AdoptedGraphs | AttentionUpdate | None = None
+        self.draft_update: AdoptedGraphs | None = None
         self._options = options
         if options.graphs:
             _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
@@ -47,12 +53,11 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
         lane = open_lane(NpuDevice(self.device.index or 0), self._options)
-        names = ("vllm_config", "runtime_mode", "use_eagle", "update_stream")
-        given = {name: getattr(self.model, name) for name in names}
-        given |= {"runnable": self.model.unwrap(), "cudagraph_options": self.model.aclgraph_options}
+        given = _arguments(self.model)
         if use_updatable_graph(self.attn_backend):
             adopted = self.attention_update = AdoptedGraphs(lane)
             self.model = LaneGraphWrapper(adopted=adopted, **given)
+            self._adopt_draft(lane)
         else:
             layers = self._find_layers()
             update = self.attention_update = AttentionUpdate(lane, layers)
@@ -66,8 +71,9 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         mode, parallel = self.compilation_config.cudagraph_mode, self.parallel_config
         if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
-        if self.speculative_config is not None:
-            return "the engine's updates of a draft rely on the wait in front of the model's replay"
+        drafts = self.speculative_config
+        if drafts is not None and (drafts.method not in _DRAFTS or drafts.parallel_drafting):
+            return f"drafts by {drafts.method}, or all at once, were not tested"
         if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
             return "attention under DCP or PCP was not tested"
         if self.enable_enpu:
@@ -76,6 +82,14 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             return None
         reasons = {name: find_uncovered(layer.impl) for name, layer in self._find_layers().items()}
         return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
+
+    def _adopt_draft(self, lane: UpdateLane) -> None:
+        """Let the lane also update the draft's graph: the engine's way needs the model's waits."""
+        draft = getattr(self.drafter, "_runnable", None)
+        if isinstance(draft, ACLGraphWrapper):
+            self.draft_update = AdoptedGraphs(lane)
+            wrapper = LaneGraphWrapper(adopted=self.draft_update, **_arguments(draft))
+            self.drafter._runnable = wrapper  # noqa: SLF001 - the engine's own drafter
 
     def _find_layers(self) -> dict[str, Any]:
         layers = self.compilation_config.static_forward_context
@@ -87,3 +101,10 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if isinstance(update, AttentionUpdate) and update.is_recorded(context.batch_descriptor):
             return
         super()._update_full_graph_params_if_needed(context, *given)
+
+
+def _arguments(wrapper: ACLGraphWrapper) -> dict[str, Any]:
+    """Return the arguments for a wrapper like the engine's own."""
+    names = ("vllm_config", "runtime_mode", "use_eagle", "update_stream")
+    given = {name: getattr(wrapper, name) for name in names}
+    return {"runnable": wrapper.unwrap(), "cudagraph_options": wrapper.aclgraph_options, **given}

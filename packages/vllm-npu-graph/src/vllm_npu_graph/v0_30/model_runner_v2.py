@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
+from vllm_ascend.compilation.updatable_graph import ContextSource
 from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
@@ -82,7 +83,8 @@ class _LaneGraphManager(ModelAclGraphManager):  # type: ignore[misc]
         """Replay a graph; at its first step, replace it by one that the lane updates."""
         if desc not in self._seen:
             self._seen.add(desc)
-            self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, attn_metadata)
+            source = ContextSource(attn_metadata)
+            self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, source)
         return super()._updatable_graph_replay(desc, attn_metadata)
 
     def _release(self) -> None:

@@ -5,21 +5,38 @@ Nothing of the engine is imported here.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update import CapturedLaunch, Recorder, StepParameterError, UpdatableGraph
-from attn_update.kinds import FIA_V1, FusedInferAttention, PagedAttention
+from attn_update.kinds import FIA_V1, FIA_V2, FusedInferAttention, PagedAttention
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from attn_update import DispatchedGraph, Lengths, TaskDevice, UpdateLane
 
-_FUSED = FusedInferAttention(family=FIA_V1, rebind_block_table=True)
-_PAGED = PagedAttention(rebind_block_table=True)
-_OPERATORS = MappingProxyType({_FUSED.operator: "fused", _PAGED.operator: "paged"})
+_KINDS = MappingProxyType(
+    {
+        "fused": FusedInferAttention(family=FIA_V1, rebind_block_table=True),
+        "fused v2": FusedInferAttention(family=FIA_V2, rebind_block_table=True),
+        "paged": PagedAttention(rebind_block_table=True),
+    }
+)
+_OPERATORS = MappingProxyType({kind.operator: name for name, kind in _KINDS.items()})
+
+
+class StepSource(Protocol):
+    """What the engine gives to `resolve_tasks`: where the tasks read the arguments of a step.
+
+    A source with an attribute ``context``, a mapping of each layer's metadata by name, is that of a
+    model; one without is that of a draft, which runs each layer once in each of its steps.
+    """
+
+    def get(self, provider: Any) -> Sequence[Mapping[str, Any]]:
+        """Return the arguments of each task of a provider, in the order of capture."""
 
 
 def make_recorder(device: TaskDevice) -> Recorder:
@@ -28,7 +45,7 @@ def make_recorder(device: TaskDevice) -> Recorder:
     Args:
         device: Of the model.
     """
-    return Recorder(device, kinds={"fused": _FUSED, "paged": _PAGED})
+    return Recorder(device, kinds=dict(_KINDS))
 
 
 class TaskUpdates:
@@ -40,12 +57,11 @@ class TaskUpdates:
     Args:
         graph: Captured by the engine.
         tasks: Of the graph, as the engine holds them: ``operation``, ``kwargs``, ``provider``,
-            ``handle`` and ``event``. From now on nobody else may update them.
+            ``provider_index``, ``handle`` and ``event``. From now on nobody else may update them.
         recorder: From `make_recorder`; takes the records under `key`.
         lane: Of the device.
         key: The engine's batch descriptor.
-        metadata: What the engine gave each layer for the capture, or in any step of this graph, by
-            name.
+        source: Of the capture, or of any step of this graph.
 
     Raises:
         AttnUpdateError: From `attn_update.UpdatableGraph`: attention of another kind, or with a
@@ -59,10 +75,10 @@ class TaskUpdates:
         recorder: Recorder,
         lane: UpdateLane,
         key: Hashable,
-        metadata: Mapping[str, Any],
+        source: StepSource,
     ) -> None:
         self._key = key
-        self._groups = _find_groups(tasks, metadata)
+        self._groups = _find_groups(tasks, source, key)
         named = {position: group.name for group in self._groups for position in group.positions}
         launches = [
             CapturedLaunch(
@@ -70,7 +86,7 @@ class TaskUpdates:
                 operator=_operator_name(task.operation),
                 handle=task.handle,
                 event=task.event,
-                arguments=task.kwargs,
+                arguments=_step_arguments(task, source),
                 group=named[position],
             )
             for position, task in enumerate(tasks)
@@ -79,23 +95,23 @@ class TaskUpdates:
             recorder, key, graph, lane, operators=_OPERATORS, launches=launches
         )
 
-    def replay(self, metadata: Mapping[str, Any] | None) -> None:
+    def replay(self, source: StepSource | None) -> None:
         """Replay the graph and issue the updates of its tasks; returns as soon as all is queued.
 
         Args:
-            metadata: What the engine gives each layer in this step, by name.
+            source: Of this step.
 
         Raises:
-            StepParameterError: There is none, the layers share theirs otherwise than at capture, or
-                the lengths do not fit; nothing was launched.
+            StepParameterError: There is none, the layers share their metadata otherwise than at
+                capture, or the lengths do not fit; nothing was launched.
             UpdateError: See `attn_update.UpdateLane.run`.
         """
-        if metadata is None:
+        if source is None or getattr(source, "context", source) is None:
             raise StepParameterError(
                 f"replaying the graph of {self._key}: expected the metadata of its layers, found "
                 f"none; run a step without attention eagerly"
             )
-        self._updatable.update([group.read(metadata, self._key) for group in self._groups])
+        self._updatable.update([group.read(source, self._key) for group in self._groups])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +119,15 @@ class _Group:
     """Tasks that get the same objects in a step.
 
     Attributes:
-        provider: Of the first task: reads the arguments that a step changes.
-        layers: The names under which their metadata stands.
+        task: The first, whose provider reads the arguments that a step changes.
+        count: How many tasks its provider has.
+        layers: The names under which their metadata is found.
         positions: Of the tasks in the graph.
         names: Of the arguments that were read at capture.
     """
 
-    provider: Any
+    task: Any
+    count: int
     layers: tuple[str, ...]
     positions: tuple[int, ...]
     names: frozenset[str]
@@ -117,20 +135,14 @@ class _Group:
     @property
     def name(self) -> str:
         """Names the parameter group."""
-        return f"{self.layers[0]}, task {self.positions[0]}"
+        return _launch_name(self.task, self.positions[0])
 
-    def read(self, metadata: Mapping[str, Any], key: Hashable) -> dict[str, Lengths]:
-        """Return the step parameters in the metadata of a step."""
-        own = metadata.get(self.layers[0])
-        for layer in self.layers:
-            found = metadata.get(layer)
-            if found is None or found is not own:
-                raise StepParameterError(
-                    f"reading the lengths of a step of {key}: expected the metadata that "
-                    f"{layer!r} shares with {self.layers[0]!r}, as at capture; {layer!r} has "
-                    f"{'none' if found is None else 'another'}"
-                )
-        given = _given(self.provider, metadata)
+    def read(self, source: StepSource, key: Hashable) -> dict[str, Lengths]:
+        """Return the step parameters of a step."""
+        context = getattr(source, "context", None)
+        if context is not None:
+            self._check_metadata(context, key)
+        given = _read_task(self.task, source, self.count, key)
         if given.keys() != self.names:
             raise StepParameterError(
                 f"reading the lengths of a step of {key}: expected "
@@ -139,18 +151,32 @@ class _Group:
             )
         return given
 
+    def _check_metadata(self, context: Mapping[str, Any], key: Hashable) -> None:
+        own = context.get(self.layers[0])
+        for layer in self.layers:
+            found = context.get(layer)
+            if found is None or found is not own:
+                raise StepParameterError(
+                    f"reading the lengths of a step of {key}: expected the metadata that "
+                    f"{layer!r} shares with {self.layers[0]!r}, as at capture; {layer!r} has "
+                    f"{'none' if found is None else 'another'}"
+                )
 
-def _find_groups(tasks: Sequence[Any], metadata: Mapping[str, Any]) -> list[_Group]:
+
+def _find_groups(tasks: Sequence[Any], source: StepSource, key: Hashable) -> list[_Group]:
     """Return the groups of a graph's tasks, in the order of their first."""
     found: dict[tuple[object, ...], list[int]] = {}
-    read = [_given(task.provider, metadata) for task in tasks]
+    counts = Counter(task.provider for task in tasks)
+    context = getattr(source, "context", None)
+    read = [_read_task(task, source, counts[task.provider], key) for task in tasks]
     for position, (task, given) in enumerate(zip(tasks, read, strict=True)):
-        same = (id(metadata[task.provider.layer_name]), task.operation)
+        shared = position if context is None else id(context[task.provider.layer_name])
         objects = sorted((name, id(value)) for name, value in given.items())
-        found.setdefault((*same, *objects), []).append(position)
+        found.setdefault((shared, task.operation, *objects), []).append(position)
     return [
         _Group(
-            provider=tasks[positions[0]].provider,
+            task=tasks[positions[0]],
+            count=counts[tasks[positions[0]].provider],
             layers=tuple(tasks[position].provider.layer_name for position in positions),
             positions=tuple(positions),
             names=frozenset(read[positions[0]]),
@@ -159,15 +185,50 @@ def _find_groups(tasks: Sequence[Any], metadata: Mapping[str, Any]) -> list[_Gro
     ]
 
 
+def _step_arguments(task: Any, source: StepSource) -> Mapping[str, Any]:
+    """Return the arguments of a task as a step has them.
+
+    The engine captures all steps of a draft alike. In a replay each step after the first has one
+    token of each sequence, so as many sequences as the capture has tokens.
+    """
+    if hasattr(source, "context") or task.provider_index == 0:
+        return task.kwargs  # type: ignore[no-any-return]
+    kind = _KINDS[_OPERATORS[_operator_name(task.operation)]]
+    if not isinstance(kind, FusedInferAttention):
+        return task.kwargs  # type: ignore[no-any-return]
+    count, table = len(task.kwargs["query"]), task.kwargs["block_table"]
+    return {
+        **task.kwargs,
+        kind.family.query_lengths: list(range(1, count + 1)),
+        kind.family.key_lengths: [1] * count,
+        "block_table": table.new_empty(count, table.shape[1]),
+    }
+
+
 def _launch_name(task: Any, position: int) -> str:
     """Return a name of a launch: layers that share a cache have one name."""
     return f"{task.provider.layer_name}, task {position}"
 
 
-def _given(provider: Any, metadata: Mapping[str, Any]) -> dict[str, Lengths]:
-    """Return the arguments that a provider reads from the metadata, without those that are None."""
-    resolved = provider.resolve(metadata)
-    return {name: value for name, value in resolved.items() if value is not None}
+def _read_task(task: Any, source: StepSource, count: int, key: Hashable) -> dict[str, Lengths]:
+    """Return the arguments that a step changes of a task, without those that are None.
+
+    Args:
+        task: The task.
+        source: Of the step.
+        count: How many tasks its provider has.
+        key: Of the graph, for messages.
+    """
+    found, index = source.get(task.provider), task.provider_index
+    if hasattr(source, "context"):
+        # Layers that share a cache have equal providers, and all of them the same lengths.
+        count, index = 1, 0
+    if len(found) != count:
+        raise StepParameterError(
+            f"reading the lengths of a step of {key}: expected those of {count} launches of "
+            f"{task.provider.layer_name!r}, as at capture, found {len(found)}"
+        )
+    return {name: value for name, value in found[index].items() if value is not None}
 
 
 def _operator_name(operation: Any) -> str:

@@ -1,0 +1,162 @@
+"""vLLM 0.30.0 and vllm-ascend 0.30.0rc2 on simulated CANN with speculative decoding.
+
+Run as ``cann-sim run -- python -m engines.vllm_next.drafts``. Drafts are found in earlier tokens
+(``ngram``), or made by an EAGLE-3 head of random weights (``eagle3``), whose steps the engine
+captures into one graph. `stock` is the engine alone; in `ours` the lane updates the graphs that
+verify and that of the draft. In `control` the steps that verify have key lengths that are one too
+small: other tokens. In `draft control` those of the draft have: since each draft is verified, the
+tokens are the same and the drafts are others. Rows go to build/engines/vllm-next-drafts.json.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engines.load.decode_load import compare_load
+from engines.running.forked_variant import run_forked
+from engines.running.session_rows import (
+    beside_stock,
+    find_errors,
+    find_unexpected,
+    find_wrong_tokens,
+)
+from engines.running.session_run import make_parser
+from engines.vllm.drafts import (
+    LAYERS,
+    METHODS,
+    SIZES,
+    count_accepted,
+    method_of,
+    speculation,
+    write_checkpoints,
+)
+from engines.vllm.models import KEYS, ModelVariant, described
+from engines.vllm.session import generate, run_session, runner_of, worker_of
+from engines.vllm.workers import worker_drafts
+from engines.vllm_next import stand_ins
+from engines.vllm_next.session import COLUMNS as SESSION_COLUMNS
+from engines.vllm_next.session import (
+    is_full_step,
+    measure_steps,
+    shift_graphs,
+    start_engine,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TRIED = ("ngram", "eagle3")
+COLUMNS = {"accepted": "", **SESSION_COLUMNS}
+COMPARED = ("preempted", "full_steps", "accepted", "replays")
+
+
+def run_tokens(
+    variant: ModelVariant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Run the load and return the variant's row; with ours, also those of the controls."""
+    method = method_of(variant)
+    given = {"speculative_config": speculation(method, checkpoint)}
+    llm = start_engine(variant, checkpoint, stand_ins.install, **given)
+    measure = functools.partial(measure_drafts, llm, variant, count, drafts=method != "ngram")
+    rows, runner = [measure()], runner_of(llm)
+    if variant.name == "ours":
+        update = runner.attention_update
+        rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
+        if method != "ngram":
+            shift_graphs(graphs_of(runner.drafter._runnable), -1)
+            rows.append(measure() | {"name": "draft control"})
+        shift_graphs(graphs_of(runner.model), -1)
+        rows.append(measure() | {"name": "control"})
+    return rows
+
+
+def graphs_of(wrapper: Any) -> Iterator[Any]:
+    """Yield the graphs of a wrapper."""
+    for entry in wrapper.concrete_aclgraph_entries.values():
+        yield entry.aclgraph
+
+
+def measure_drafts(llm: Any, variant: ModelVariant, count: int, *, drafts: bool) -> dict[str, Any]:
+    """Run the load; return its row, with the drafts if a model drafts."""
+    accepted = count_accepted(llm)
+    if drafts:
+        worker_drafts.begin_keeping(worker_of(llm))
+    row = measure_steps(
+        llm,
+        variant,
+        lambda: {"tokens": generate(llm, *compare_load(count))},
+        step=(runner_of(llm), "_model_forward"),
+        is_full=is_full_step,
+    )
+    if drafts:
+        row["drafts"] = worker_drafts.end_keeping(worker_of(llm))
+    return row | described(variant) | {"accepted": sum(accepted)}
+
+
+def verdict(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the failures; empty if all is right."""
+    wrong = find_errors(rows)
+    for row, theirs, what in beside_stock(rows):
+        wrong += find_wrong_tokens(row, what)
+        # After wrong tokens a small load may accept none.
+        has_accepted = row["accepted"] > 0 or row["name"] == "control"
+        if row["full_steps"] == 0 or not has_accepted:
+            wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
+        if theirs is None or row["name"] in {"stock", "control"}:
+            continue
+        if (row.get("drafts") == theirs.get("drafts")) == (row["name"] == "draft control"):
+            wrong.append(f"{what}: its drafts are {'' if row['name'] != 'ours' else 'not '}stock's")
+        if row["name"] == "ours":
+            # The engine waits before each step that verifies; it does not wait for its draft.
+            saved, name = theirs["full_steps"], "waits_in_full_steps"
+            expected = {each: theirs[each] for each in COMPARED}
+            expected |= {each: theirs[each] - saved for each in (name, "synchronisations")}
+            wrong += find_unexpected(row, what, expected)
+    return wrong
+
+
+def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
+    """Return the variants selected by the options."""
+    return [
+        ModelVariant(
+            name=name,
+            dtype="bfloat16",
+            num_layers=LAYERS[method],
+            model=f"{METHODS[method]}, drafts by {method}",
+            capture_sizes=SIZES,
+            **KEYS[name],
+        )
+        for method in options.methods
+        for name in ("stock", "ours")
+    ]
+
+
+def run_apart(
+    variant: ModelVariant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, and return its rows."""
+    checkpoint = write_checkpoints(variant, folder)
+    call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
+    log = options.out.with_name(f"{options.out.stem}-{number}.log")
+    return run_forked(call, described(variant), log)
+
+
+def main() -> int:
+    """Run all variants; return 1 if something is wrong."""
+    parser = make_parser("vllm-next-drafts", __doc__)
+    parser.add_argument("--methods", nargs="*", default=list(TRIED), choices=METHODS)
+    options = parser.parse_args()
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, verdict, prepare=stand_ins.prepare)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
