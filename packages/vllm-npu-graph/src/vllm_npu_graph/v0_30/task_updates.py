@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from attn_update import DispatchedGraph, Lengths, TaskDevice, UpdateLane
 
-_KINDS = MappingProxyType(
+_KINDS: Mapping[str, FusedInferAttention | PagedAttention] = MappingProxyType(
     {
         "fused": FusedInferAttention(family=FIA_V1, rebind_block_table=True),
         "fused v2": FusedInferAttention(family=FIA_V2, rebind_block_table=True),
