@@ -196,8 +196,20 @@ def run_load(
     return measure_engine(llm, variant, compare_load(count))
 
 
-def measure_engine(llm: Any, variant: Variant, load: Load) -> list[dict[str, Any]]:
-    """Run a load on an engine and return its row; with ours, also the row of the control."""
+def measure_engine(
+    llm: Any,
+    variant: Variant,
+    load: Load,
+    shift_lengths: Callable[[Any, int], None] = worker_counts.shift_lengths,
+) -> list[dict[str, Any]]:
+    """Run a load on an engine and return its row; with ours, also the row of the control.
+
+    Args:
+        llm: The engine.
+        variant: Of the session.
+        load: What is decoded.
+        shift_lengths: Changes the key lengths in the steps of a worker, for the control.
+    """
     rows = [measure_load(llm, variant, load)]
     update = llm.collective_rpc(worker_counts.describe_update)[0]
     if update is None:
@@ -207,7 +219,7 @@ def measure_engine(llm: Any, variant: Variant, load: Load) -> list[dict[str, Any
         rows[0]["synchronisations_of_second_load"] = again["synchronisations"]
     else:
         rows[0] |= update
-        llm.collective_rpc(worker_counts.shift_lengths, args=(-1,))
+        llm.collective_rpc(shift_lengths, args=(-1,))
         rows.append(measure_load(llm, variant, load) | {"name": "control"})
     return rows
 

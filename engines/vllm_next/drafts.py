@@ -38,6 +38,7 @@ from engines.vllm.workers import worker_drafts
 from engines.vllm_next import stand_ins
 from engines.vllm_next.session import COLUMNS as SESSION_COLUMNS
 from engines.vllm_next.session import (
+    graphs_of,
     is_full_step,
     measure_steps,
     shift_graphs,
@@ -46,7 +47,6 @@ from engines.vllm_next.session import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
     from pathlib import Path
 
 TRIED = ("ngram", "eagle3")
@@ -72,12 +72,6 @@ def run_tokens(
         shift_graphs(graphs_of(runner.model), -1)
         rows.append(measure() | {"name": "control"})
     return rows
-
-
-def graphs_of(wrapper: Any) -> Iterator[Any]:
-    """Yield the graphs of a wrapper."""
-    for entry in wrapper.concrete_aclgraph_entries.values():
-        yield entry.aclgraph
 
 
 def measure_drafts(llm: Any, variant: ModelVariant, count: int, *, drafts: bool) -> dict[str, Any]:

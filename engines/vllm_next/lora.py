@@ -56,20 +56,15 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
         for number, name in enumerate(ADAPTERS, start=1)
     }
     given = [None if name is None else adapters[name] for name in names_of(count)]
-    runner = runner_of(llm)
     measure = functools.partial(
         measure_steps,
         llm,
         variant,
         lambda: {"tokens": generate(llm, *compare_load(count), given)},
-        step=(runner, "_model_forward"),
+        step=(runner_of(llm), "_model_forward"),
         is_full=is_full_step,
     )
-    rows = measure_with_control(
-        llm,
-        measure,
-        lambda: [entry.aclgraph for entry in runner.model.concrete_aclgraph_entries.values()],
-    )
+    rows = measure_with_control(llm, measure)
     del kept
     return [row | described(variant) | {"name": row["name"]} for row in rows]
 

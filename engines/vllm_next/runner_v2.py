@@ -52,7 +52,7 @@ def run_load(
         step=(manager, "run_fullgraph"),
         is_full=lambda: True,
     )
-    return measure_with_control(llm, measure, manager.graphs.values)
+    return measure_with_control(llm, measure)
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:

@@ -83,37 +83,41 @@ def run_load(
 ) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
     llm = start_engine(variant, checkpoint, install)
-    return measure_with_control(
-        llm,
-        functools.partial(measure_load, llm, variant, count),
-        lambda: [
-            entry.aclgraph for entry in runner_of(llm).model.concrete_aclgraph_entries.values()
-        ],
-    )
+    return measure_with_control(llm, functools.partial(measure_load, llm, variant, count))
 
 
-def measure_with_control(
-    llm: Any, measure: Callable[[], dict[str, Any]], captured: Callable[[], Iterable[Any]]
-) -> list[dict[str, Any]]:
+def measure_with_control(llm: Any, measure: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the row of an engine; with ours, also that of the control.
 
     Args:
         llm: The engine.
         measure: Serves the load and returns its row.
-        captured: Returns the graphs of the engine, ours among them.
     """
-    from vllm_npu_graph.recording.attention_update import AttentionUpdate
-
-    rows = [measure()]
-    update = getattr(runner_of(llm), "attention_update", None)
+    rows, worker = [measure()], worker_of(llm)
+    update = worker_counts.describe_update(worker)
     if update is not None:
-        rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
-        if isinstance(update, AttentionUpdate):
-            worker_counts.shift_lengths(worker_of(llm), -1)
-        else:
-            shift_graphs(captured(), -1)
+        rows[0] |= update
+        shift_worker(worker, -1)
         rows.append(measure() | {"name": "control"})
     return rows
+
+
+def shift_worker(worker: Any, shift: int) -> None:
+    """Change the key lengths in the steps that our attention update updates in a worker."""
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
+
+    runner = worker.model_runner
+    if isinstance(runner.attention_update, AttentionUpdate):
+        worker_counts.shift_lengths(worker, shift)
+    elif hasattr(runner, "cudagraph_manager"):  # of model runner v2
+        shift_graphs(runner.cudagraph_manager.graphs.values(), shift)
+    else:
+        shift_graphs(graphs_of(runner.model), shift)
+
+
+def graphs_of(wrapper: Any) -> list[Any]:
+    """Return the graphs that a wrapper of the engine, or ours, captured."""
+    return [entry.aclgraph for entry in wrapper.concrete_aclgraph_entries.values()]
 
 
 def shift_graphs(graphs: Iterable[Any], shift: int) -> None:

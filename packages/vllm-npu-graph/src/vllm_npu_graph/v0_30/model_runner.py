@@ -85,11 +85,13 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
     def _adopt_draft(self, lane: UpdateLane) -> None:
         """Let the lane also update the draft's graph: the engine's way needs the model's waits."""
-        draft = getattr(self.drafter, "_runnable", None)
+        if self.speculative_config is None or self.speculative_config.method == "ngram":
+            return
+        draft = self.drafter._runnable  # noqa: SLF001 - the engine's own drafter
         if isinstance(draft, ACLGraphWrapper):
             self.draft_update = AdoptedGraphs(lane)
             wrapper = LaneGraphWrapper(adopted=self.draft_update, **_arguments(draft))
-            self.drafter._runnable = wrapper  # noqa: SLF001 - the engine's own drafter
+            self.drafter._runnable = wrapper  # noqa: SLF001
 
     def _find_layers(self) -> dict[str, Any]:
         layers = self.compilation_config.static_forward_context

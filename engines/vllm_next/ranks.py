@@ -1,0 +1,110 @@
+"""vLLM 0.30.0 and vllm-ascend 0.30.0rc2 on simulated CANN with two processes for one model.
+
+Run as ``cann-sim run -- python -m engines.vllm_next.ranks``. The engine starts two workers, each
+with a simulated device of its own, which hold a half of every layer (tensor parallelism). `stock`
+is the engine alone, `ours` has our attention update, and `control` is the engine of `ours` once
+more with key lengths that are one too small on both ranks. Rows go to
+build/engines/vllm-next-ranks.json.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engines.load.decode_load import compare_load
+from engines.models.tiny_models import write_model
+from engines.running.forked_variant import run_forked
+from engines.running.session_rows import (
+    beside_stock,
+    find_errors,
+    find_unexpected,
+    find_wrong_tokens,
+)
+from engines.running.session_run import make_parser
+from engines.vllm.graphs import PLUGINS
+from engines.vllm.models import COLUMNS, KEYS, ModelVariant, described
+from engines.vllm.ranks import LONGEST_SECONDS, RANKS
+from engines.vllm.session import measure_engine, run_session
+from engines.vllm_next import stand_ins
+from engines.vllm_next.models import install_for
+from engines.vllm_next.session import shift_worker, start_engine
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek")
+
+
+def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
+    """Run the load on an engine and return its row; with ours, also the row of the control."""
+    llm = start_engine(variant, checkpoint, functools.partial(install_for, variant))
+    rows = measure_engine(llm, variant, compare_load(count), shift_worker)
+    return [row | described(variant) | {"name": row["name"]} for row in rows]
+
+
+def verdict(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the failures; empty if all is right."""
+    wrong = find_errors(rows)
+    for row, theirs, what in beside_stock(rows):
+        wrong += find_wrong_tokens(row, what)
+        if row["full_steps"] == 0:
+            wrong.append(f"{what}: no step replayed a whole graph")
+        if theirs is not None and row["name"] == "ours":
+            expected = {name: theirs[name] for name in ("preempted", "full_steps", "replays")}
+            expected["synchronisations"] = theirs["synchronisations"] - theirs["full_steps"]
+            wrong += find_unexpected(row, what, expected)
+    return wrong
+
+
+def run_apart(
+    variant: ModelVariant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, which starts the ranks; return its rows."""
+    del rows
+    checkpoint = folder / variant.model
+    if not checkpoint.exists():
+        write_model(variant, checkpoint)
+    call = functools.partial(run_tokens, variant, checkpoint, options.sequences)
+    log = options.out.with_name(f"{options.out.stem}-{number}.log")
+    return run_forked(call, described(variant), log, LONGEST_SECONDS)
+
+
+def main() -> int:
+    """Run all variants; return 1 if something is wrong."""
+    parser = make_parser("vllm-next-ranks", __doc__)
+    parser.set_defaults(layers=2)
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
+    options = parser.parse_args()
+    variants = [
+        ModelVariant(
+            name=name,
+            dtype="bfloat16",
+            num_layers=options.layers,
+            model=model,
+            ranks=RANKS,
+            **KEYS[name],
+        )
+        for model in options.models
+        for name in ("stock", "ours")
+    ]
+    return run_session(
+        variants,
+        options,
+        run_apart,
+        COLUMNS,
+        verdict,
+        prepare=stand_ins.prepare,
+        CANN_SIM_DEVICES=str(RANKS),
+        VLLM_PLUGINS=",".join(PLUGINS),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
