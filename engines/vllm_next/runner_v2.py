@@ -12,6 +12,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
+from engines.models.tiny_models import write_model
+from engines.running.forked_variant import run_forked
 from engines.running.session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -21,28 +23,34 @@ from engines.running.session_rows import (
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
-from engines.vllm.session import Variant, generate, run_session, runner_of
+from engines.vllm.models import ModelVariant, described
+from engines.vllm.session import generate, run_session, runner_of
 from engines.vllm_next import stand_ins, stand_ins_v2
 from engines.vllm_next.session import (
     COUNTED,
     measure_steps,
     measure_with_control,
-    run_apart,
     start_engine,
 )
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "stock": {"worker": False},
+    "off": {},
+    "ours": {"key": True},
+}
+# What runs, by model.
+RUNS = {"Qwen3": ("stock", "off", "ours"), "DeepSeek": ("stock", "ours")}
 SAME = ("preempted", "full_steps", "replays", "waits_in_full_steps", "synchronisations")
 COLUMNS = {**DESCRIBED, **dict.fromkeys(dict.fromkeys((*SAME, *COUNTED)), ""), **TOKEN_COLUMNS}
 
 
-def run_load(
-    variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def run_load(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    llm = start_engine(variant, checkpoint, stand_ins_v2.install)
+    llm = start_engine(variant, checkpoint, functools.partial(install_for, variant))
     manager = runner_of(llm).cudagraph_manager
     measure = functools.partial(
         measure_steps,
@@ -52,7 +60,15 @@ def run_load(
         step=(manager, "run_fullgraph"),
         is_full=lambda: True,
     )
-    return measure_with_control(llm, measure)
+    rows = measure_with_control(llm, measure)
+    return [row | described(variant) | {"name": row["name"]} for row in rows]
+
+
+def install_for(variant: ModelVariant) -> None:
+    """Replace what the simulator cannot run, and what the engine refuses of its own."""
+    stand_ins_v2.install()
+    if variant.model == "DeepSeek":
+        stand_ins.let_deepseek_compile()
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -66,19 +82,43 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def run_apart(
+    variant: ModelVariant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, and return its rows."""
+    del rows
+    checkpoint = folder / variant.model
+    if not checkpoint.exists():
+        write_model(variant, checkpoint)
+    call = functools.partial(run_load, variant, checkpoint, options.sequences)
+    log = options.out.with_name(f"{options.out.stem}-{number}.log")
+    return run_forked(call, described(variant), log)
+
+
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
-    options = make_parser("vllm-next-runner-v2", __doc__).parse_args()
+    parser = make_parser("vllm-next-runner-v2", __doc__)
+    parser.add_argument("--models", nargs="*", default=list(RUNS), choices=RUNS)
+    options = parser.parse_args()
     variants = [
-        Variant(
-            name=name, dtype="bfloat16", num_layers=options.layers, mode="FULL_DECODE_ONLY", **own
+        ModelVariant(
+            name=name,
+            dtype="bfloat16",
+            num_layers=options.layers,
+            model=model,
+            **VARIANTS[name],
         )
-        for name, own in (("stock", {"worker": False}), ("off", {}), ("ours", {"key": True}))
+        for model in options.models
+        for name in RUNS[model]
     ]
     return run_session(
         variants,
         options,
-        functools.partial(run_apart, load=run_load),
+        run_apart,
         COLUMNS,
         verdict,
         prepare=stand_ins.prepare,

@@ -16,7 +16,7 @@ from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
-from vllm_npu_graph.v0_30.recorded_latent_impl import RecordedLatentImpl, find_uncovered
+from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
 if TYPE_CHECKING:
     import torch
@@ -59,10 +59,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             self.model = LaneGraphWrapper(adopted=adopted, **given)
             self._adopt_draft(lane)
         else:
-            layers = self._find_layers()
-            update = self.attention_update = AttentionUpdate(lane, layers)
-            for name, layer in layers.items():
-                layer.impl = RecordedLatentImpl(layer.impl, name, update)
+            layers = find_layers(self.compilation_config)
+            update = self.attention_update = record_layers(layers, lane)
             self.model = RecordedGraphs(update=update, **given)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
@@ -80,8 +78,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             return "the engine orders updates by itself (ENPU_ENABLE)"
         if use_updatable_graph(self.attn_backend):
             return None
-        reasons = {name: find_uncovered(layer.impl) for name, layer in self._find_layers().items()}
-        return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
+        return find_uncovered(self.compilation_config)
 
     def _adopt_draft(self, lane: UpdateLane) -> None:
         """Let the lane also update the draft's graph: the engine's way needs the model's waits."""
@@ -92,10 +89,6 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             self.draft_update = AdoptedGraphs(lane)
             wrapper = LaneGraphWrapper(adopted=self.draft_update, **_arguments(draft))
             self.drafter._runnable = wrapper  # noqa: SLF001
-
-    def _find_layers(self) -> dict[str, Any]:
-        layers = self.compilation_config.static_forward_context
-        return {name: layer for name, layer in layers.items() if hasattr(layer, "impl")}
 
     def _update_full_graph_params_if_needed(self, context: Any, *given: Any) -> None:
         """Leave the update to the wrapper if it recorded the graph."""

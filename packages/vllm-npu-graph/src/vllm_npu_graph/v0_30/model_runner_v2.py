@@ -15,11 +15,14 @@ from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
+from vllm_npu_graph.v0_30.recorded_graph_manager import RecordedGraphManager
+from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
 if TYPE_CHECKING:
     import torch
 
     from vllm_npu_graph.options import Options
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
@@ -27,7 +30,7 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
     """The engine's runner; `attention_update` is None for models and modes that are not covered."""
 
-    attention_update: AdoptedGraphs | None = None
+    attention_update: AdoptedGraphs | AttentionUpdate | None = None
 
     def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
         super().__init__(vllm_config, device)
@@ -45,8 +48,14 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
         lane = open_lane(NpuDevice(self.device.index or 0), self._options)
-        adopted = self.attention_update = AdoptedGraphs(lane)
-        self.cudagraph_manager: Any = _LaneGraphManager(self.cudagraph_manager, adopted)
+        self.cudagraph_manager: Any
+        if self._has_tasks():
+            adopted = self.attention_update = AdoptedGraphs(lane)
+            self.cudagraph_manager = _LaneGraphManager(self.cudagraph_manager, adopted)
+        else:
+            layers = find_layers(self.compilation_config)
+            update = self.attention_update = record_layers(layers, lane)
+            self.cudagraph_manager = RecordedGraphManager(self.cudagraph_manager, update)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
 
@@ -54,15 +63,15 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         mode, parallel = self.cudagraph_manager.cudagraph_mode, self.parallel_config
         if mode.decode_mode() != CUDAGraphMode.FULL or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
-        backends = {group.backend for groups in self.attn_groups for group in groups}
-        if not all(use_updatable_graph(backend) for backend in backends):
-            names = ", ".join(sorted(backend.__name__ for backend in backends))
-            return f"graphs of {names} have no tasks of their own"
         if self.speculative_config is not None:
             return "drafts were not tried with model runner v2"
         if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
             return "attention under DCP or PCP was not tested"
-        return None
+        return None if self._has_tasks() else find_uncovered(self.compilation_config)
+
+    def _has_tasks(self) -> bool:
+        backends = {group.backend for groups in self.attn_groups for group in groups}
+        return all(use_updatable_graph(backend) for backend in backends)
 
 
 class _LaneGraphManager(ModelAclGraphManager):  # type: ignore[misc]

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
 from attn_update.kinds import FIA_V2, LatentAttention
-from vllm_npu_graph.recording.attention_update import read_latent
+from vllm_npu_graph.recording.attention_update import AttentionUpdate, read_latent
 from vllm_npu_graph.recording.recorded_layer import RecordedLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
+
+    from attn_update import UpdateLane
 
 
 class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
@@ -24,10 +28,30 @@ class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-def find_uncovered(impl: Any) -> str | None:
-    """Return why a layer is left to the engine; None if it is recorded."""
-    if type(impl) is not AscendMLAImpl:
-        return type(impl).__name__
-    if impl.fa_quant_layer or impl.enable_kv_nz:
-        return "a cache that is quantised or in the format NZ"
+def find_layers(compilation_config: Any) -> dict[str, Any]:
+    """Return the engine's attention layers by name."""
+    layers = compilation_config.static_forward_context
+    return {name: layer for name, layer in layers.items() if hasattr(layer, "impl")}
+
+
+def find_uncovered(compilation_config: Any) -> str | None:
+    """Return why the attention of a model is left to the engine; None if it is recorded."""
+    for name, layer in find_layers(compilation_config).items():
+        if type(layer.impl) is not AscendMLAImpl:
+            return f"{name} has {type(layer.impl).__name__}"
+        if layer.impl.fa_quant_layer or layer.impl.enable_kv_nz:
+            return f"{name} has a cache that is quantised or in the format NZ"
     return None
+
+
+def record_layers(layers: Mapping[str, Any], lane: UpdateLane) -> AttentionUpdate:
+    """Replace the attention of all layers by one that is recorded.
+
+    Args:
+        layers: From `find_layers`; all have to be covered.
+        lane: Of the device.
+    """
+    update = AttentionUpdate(lane, layers)
+    for name, layer in layers.items():
+        layer.impl = RecordedLatentImpl(layer.impl, name, update)
+    return update
