@@ -7,6 +7,7 @@ were not run again keep their text; a cell without a run says why.
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +57,6 @@ OTHERS = {
     "with a TypeError on `repeat_interleave` of the engine's adapters",
     "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
     "model runner v2: drafts, LoRA, graphs": "left to the engine, which the log says",
-    "vLLM 0.26.0: Qwen3-MoE": "the engine alone does not start (vllm-ascend 0.26.0rc1): "
-    "`UnquantizedFusedMoEMethod` has no attribute `is_monolithic`",
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
     "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",
@@ -111,15 +110,14 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
     return {"model": row["model"], "mode": row["mode"]}
 
 
-def of_v2(row: dict[str, Any]) -> dict[str, str]:
-    """Return those of a row of engines/vllm_v2/session.py, with other models and runner v1."""
-    text, _, runner = row["dtype"].partition(", runner ")
-    dtype, _, model = text.partition(", ")
-    own = {"model": f"{model or 'Qwen3'}, {dtype}; vLLM 0.26.0, model runner {runner or 'v2'}"}
-    if not runner:
-        own["note"] = f"{row['waits_in_replays']} waits in {row['full_steps']} replays"
-        own["note"] += f", {row['waits_for_lengths']} for lengths"
-    return {**own, "mode": row.get("mode", "FULL_DECODE_ONLY")}
+def of_next(row: dict[str, Any], runner: str = "") -> dict[str, str]:
+    """Return those of a row of a session in engines/vllm_next."""
+    dtype = row["dtype"].partition(",")[0]
+    return {
+        "model": f"{row.get('model', f'Qwen3, {dtype}')}; vLLM 0.30.0{runner}",
+        "mode": row.get("mode", row["dtype"].partition(", ")[2] or "FULL_DECODE_ONLY"),
+        "note": f"{row['waits_in_full_steps']} waits in {row['full_steps']} replays",
+    }
 
 
 SESSIONS = {
@@ -137,7 +135,10 @@ SESSIONS = {
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,
     "vllm-models*.json": of_models,
-    "vllm-v2*.json": of_v2,
+    "vllm-next.json": of_next,
+    "vllm-next-[dlm]*.json": of_next,
+    "vllm-next-ranks.json": of_next,
+    "vllm-next-runner-v2.json": functools.partial(of_next, runner=", model runner v2"),
 }
 """Files of rows, and what says of what model and mode a row is."""
 
@@ -193,11 +194,11 @@ def page(rows: list[dict[str, Any]], before: str = "") -> str:
     return f"""# Results in vLLM 0.23.0 with vllm-ascend 0.23.0
 
 `python -m engines.pages.vllm_matrix --write` generates this page from the rows of the sessions of
-`./nox -s "engine(vllm)"`, on simulated CANN. Rows that name vLLM 0.26.0 are of `"engine(vllm-v2)"`,
-with vllm-ascend 0.26.0rc1. Sequences join and leave, and are preempted if blocks are short; one
-that is preempted twice counts twice. *stock* is the engine without our parts, *unfused* the engine
-with its own fusions off. A margin says how far the other token was below the engine's own, in
-standard deviations of the engine's logits, where two variants first differ.
+`./nox -s "engine(vllm)"`, on simulated CANN. Rows that name vLLM 0.30.0 are of
+`"engine(vllm-next)"`, with vllm-ascend 0.30.0rc2. Sequences join and leave, and are preempted if
+blocks are short; one that is preempted twice counts twice. *stock* is the engine without our parts,
+*unfused* the engine with its own fusions off. A margin says how far the other token was below the
+engine's own, in standard deviations of the engine's logits, where two variants first differ.
 
 {table}
 """

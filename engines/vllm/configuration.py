@@ -5,8 +5,7 @@ Run as ``cann-sim run -- python -m engines.vllm.configuration``. Our worker is c
 differ from the engine without this repository but what the key names. Compared are the
 configuration of the process that makes the engine, in several modes, and that of the workers of a
 Qwen3-MoE with tensor, data and expert parallelism (two ranks each, four simulated devices), whose
-tokens have to be those of stock; with vLLM 0.26.0, whose experts simulated CANN cannot run, of a
-Qwen3 with tensor parallelism. Rows go to build/engines/vllm-<version>-configuration.json.
+tokens have to be those of stock. Rows go to build/engines/vllm-configuration.json.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ from engines.vllm.graphs import PLUGINS
 from engines.vllm.models import ModelVariant
 from engines.vllm.session import WORKER, generate, make_engine
 from engines.vllm.without_device import stand_ins
-from engines.vllm_v2 import stand_ins as v2_stand_ins
 
-VERSION = version("vllm").partition("+")[0]
 RANKS = 2
 SEQUENCES = 8
 MOST_SECONDS = 600
@@ -86,13 +83,11 @@ class Side(ModelVariant):
 
 def choose_sides(only: list[str] | None) -> list[Side]:
     """Return stock, twice, and ours enabled in both ways with each value of the key."""
-    has_experts = VERSION == "0.23.0"
     described: dict[str, Any] = {
         "dtype": "bfloat16",
         "num_layers": 2,
-        "model": "Qwen3-MoE" if has_experts else "Qwen3",
+        "model": "Qwen3-MoE",
         "ranks": RANKS,
-        "data_ranks": 2 if has_experts else 1,
     }
     made = [Side(name=name, worker=False, **described) for name in ("stock", "stock again")]
     for plugins in (False, True):
@@ -140,18 +135,12 @@ def describe_worker(worker: Any) -> dict[str, str]:
 
 def run_rank(rank: int, port: int, side: Side, checkpoint: Path, out: Any) -> None:
     """Run one of the engines that share experts in this process, and send its result."""
-    options: dict[str, Any] = {"enforce_eager": True}
-    if side.data_ranks == 1:
-        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
-        v2_stand_ins.install()
-    else:
-        options["enable_expert_parallel"] = True
-        os.environ |= {
-            "VLLM_DP_RANK": str(rank),
-            "VLLM_DP_SIZE": str(side.data_ranks),
-            "VLLM_DP_MASTER_PORT": str(port),
-        }
-    llm = make_engine(side, checkpoint, **options)
+    os.environ |= {
+        "VLLM_DP_RANK": str(rank),
+        "VLLM_DP_SIZE": str(side.data_ranks),
+        "VLLM_DP_MASTER_PORT": str(port),
+    }
+    llm = make_engine(side, checkpoint, enforce_eager=True, enable_expert_parallel=True)
     prompts, lengths = compare_load(SEQUENCES)
     part = slice(rank, None, side.data_ranks)
     tokens = generate(llm, prompts[part], lengths[part])
@@ -221,7 +210,7 @@ def main() -> int:
     """Compare all sides; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="names of sides")
-    out = ROOT / "build" / "engines" / f"vllm-{VERSION}-configuration.json"
+    out = ROOT / "build" / "engines" / "vllm-configuration.json"
     parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()

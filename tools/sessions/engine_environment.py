@@ -19,6 +19,7 @@ NEVER = "sys_platform == 'never'"
 _PARTS = (
     "session",
     "runner_v2",
+    "turns",
     "engine_names",
     "own_tests",
     "graphs",
@@ -111,23 +112,13 @@ VLLM = Engine(
     ),
 )
 
-# Of which model runner v2 is run, which 0.23.0 switches off.
-VLLM_V2 = replace(
-    VLLM,
-    name="vllm-v2",
-    requirements=("vllm-ascend==0.26.0rc1",),
-    # vLLM and vllm-ascend require conflicting versions: use vLLM's.
-    overrides=("fastapi[standard]>=0.133,<0.137",),
-    from_source=("vllm==0.26.0",),
-    read_sources=(),
-    build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.26.0")),
-)
-
 # The newest release that the index has, of both halves a source distribution, without kernels.
 VLLM_NEXT = replace(
-    VLLM_V2,
+    VLLM,
     name="vllm-next",
     requirements=(),
+    # vLLM and vllm-ascend require conflicting versions: use vLLM's.
+    overrides=("fastapi[standard]>=0.133,<0.137",),
     from_source=("vllm==0.30.0", "vllm-ascend==0.30.0rc2"),
     read_sources=(),
     build_settings=(
@@ -189,7 +180,7 @@ SGLANG = Engine(
     ),
 )
 
-ENGINES = {engine.name: engine for engine in (VLLM, VLLM_V2, VLLM_NEXT, SGLANG)}
+ENGINES = {engine.name: engine for engine in (VLLM, VLLM_NEXT, SGLANG)}
 
 
 def engine_environment(

@@ -21,7 +21,7 @@ VARIABLE = "VLLM_NPU_GRAPH"
 """The environment variable with the value of the key, as JSON, for vllm-ascend 0.30, which rejects
 unknown keys in ``additional_config``."""
 
-TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0", "0.30.0rc2": "0.30.0"})
+TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.30.0rc2": "0.30.0"})
 """The versions of vllm-ascend that were tried, each with its vllm."""
 
 _FOLDERS = ("v0_30", "v0_23")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from vllm_ascend.worker.worker import NPUWorker
 
 from attn_update import AttnUpdateError
 from npu_graph_runtime import GraphRuntimeError
-from vllm_npu_graph.options import Options, release_folder
+from vllm_npu_graph.options import EngineVersionError, Options, release_folder
 
 if TYPE_CHECKING:
     from vllm_npu_graph.v0_23.fusions import FusionPass
@@ -52,7 +53,11 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         return own(vllm_config, *args, **kwargs)
 
     def init_device(self) -> None:
-        """Open the device and make the model runner."""
+        """Open the device and make the model runner.
+
+        Raises:
+            EngineVersionError: This package has no model runner v2 for the engine.
+        """
         options = Options.read(self.vllm_config.additional_config)
         if options is None:
             super().init_device()
@@ -62,6 +67,11 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
             parts = import_module(f"{folder}.worker_parts")
             self.fusions = parts.add_fusions(self.vllm_config, options.fusions)
         name = "model_runner_v2" if self.use_v2_model_runner else "model_runner"
+        if find_spec(f"{folder}.{name}") is None:
+            raise EngineVersionError(
+                "loading vllm-npu-graph: model runner v2 of this version of vllm-ascend was not "
+                "tried; unset VLLM_USE_V2_MODEL_RUNNER, or install vllm-ascend 0.30.0rc2"
+            )
         runner = import_module(f"{folder}.{name}").NpuGraphModelRunner
         # As in the engine, which names the class of its runner here and nowhere else.
         self.device = self._init_device()

@@ -1,1 +1,1 @@
-"""Replacements for parts of vllm-ascend 0.23 and 0.26."""
+"""Replacements for parts of vllm-ascend 0.23."""

@@ -7,16 +7,13 @@ from typing import Any
 
 import torch
 from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBackendImpl
-from vllm_ascend.attention.context_parallel import attention_cp, mla_cp
+from vllm_ascend.attention.context_parallel.attention_cp import AscendAttentionCPImpl
+from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
 from attn_update.kinds import FIA_V1, FIA_V2, FusedInferAttention, LatentAttention, PagedAttention
 from vllm_npu_graph.recording.attention_update import read_latent, read_lengths, read_part
 from vllm_npu_graph.recording.recorded_layer import RecordedLayer
-
-# vllm-ascend 0.26 has other classes for a part of the keys, which are left to it.
-_PartImpl: Any = getattr(attention_cp, "AscendAttentionCPImpl", object)
-_LatentPartImpl: Any = getattr(mla_cp, "AscendMlaCPImpl", object)
 
 
 class RecordedAttentionImpl(RecordedLayer, AscendAttentionBackendImpl):  # type: ignore[misc]
@@ -71,7 +68,7 @@ class RecordedAttentionImpl(RecordedLayer, AscendAttentionBackendImpl):  # type:
         return output
 
 
-class RecordedPartImpl(RecordedLayer, _PartImpl):  # type: ignore[misc]
+class RecordedPartImpl(RecordedLayer, AscendAttentionCPImpl):  # type: ignore[misc]
     """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
 
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
@@ -95,7 +92,7 @@ class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-class RecordedLatentPartImpl(RecordedLayer, _LatentPartImpl):  # type: ignore[misc]
+class RecordedLatentPartImpl(RecordedLayer, AscendMlaCPImpl):  # type: ignore[misc]
     """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:

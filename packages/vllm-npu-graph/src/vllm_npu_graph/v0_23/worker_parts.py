@@ -19,7 +19,7 @@ OWN_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 def resolve_as_auto(vllm_config: Any) -> str:
     """Set what the engine leaves out if a worker is named; return the worker it would choose.
 
-    The same as in `NPUPlatform.check_and_update_config` of vllm-ascend 0.23.0 and 0.26.0rc1, which
+    The same as in `NPUPlatform.check_and_update_config` of vllm-ascend 0.23.0, which
     has no function for it. The worker is the first to read these values.
     """
     if not vllm_config.compilation_config.pass_config.enable_sp:
