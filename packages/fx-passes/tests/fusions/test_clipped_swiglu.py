@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.raising import raising_pipeline
 from fx_passes.testing import (
     assert_left_alone,
     assert_rewritten,
@@ -74,3 +75,17 @@ def test_dynamic_quantisation_behind_stays_an_operator() -> None:
     module = capture_graph(joined, random_tensors((6, 128)))
 
     assert_rewritten(fx_passes.default_npu_pipeline(), module, {RULE: 1})
+
+
+def test_raised_form_becomes_the_one_operator() -> None:
+    def plain(x: Tensor) -> Tensor:
+        gate, up = x.chunk(2, dim=-1)
+        gate, up = gate.clamp(max=LIMIT), up.clamp(min=-LIMIT, max=LIMIT)
+        return torch.nn.functional.silu(gate) * up
+
+    module = capture_graph(plain, random_tensors((6, 64)))
+
+    raising_pipeline().run(module)
+
+    calls = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    assert calls == [torch.ops.npu.npu_clipped_swiglu.default]
