@@ -28,6 +28,7 @@ _FUSED = (
     ("add-rms-norm-two-quants", "npu_add_rms_norm_quant"),
     ("add-rms-norm-dynamic-quant", "npu_add_rms_norm_dynamic_quant"),
     ("rms-norm-quant", "npu_rms_norm_quant"),
+    ("clipped-swiglu", "npu_clipped_swiglu"),
     ("swiglu", "npu_swiglu"),
     ("geglu", "npu_geglu"),
     ("swiglu-quant", "npu_swiglu_quant npu_dequant_swiglu_quant"),

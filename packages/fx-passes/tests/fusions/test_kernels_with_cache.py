@@ -101,6 +101,35 @@ def attention(
     return function
 
 
+def with_normed_v(heads: AttentionHeads = HEADS) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the form of Gemma 4, which normalises v as well; `q_bias` is the weight of v."""
+
+    def function(
+        qkv: Tensor,
+        q_weight: Tensor,
+        k_weight: Tensor,
+        table: Tensor,
+        positions: Tensor,
+        q_bias: Tensor,
+        k_bias: Tensor,
+    ) -> tuple[Tensor, ...]:
+        del k_bias
+        parts = qkv.split([heads.q_size, heads.kv_size, heads.kv_size], dim=-1)  # type: ignore[no-untyped-call]
+        counts = heads.num_heads, heads.num_kv_heads, heads.num_kv_heads
+        q, k, v = (
+            torch.ops.npu.npu_rms_norm(
+                part.unflatten(-1, (count, heads.head_dim)), weight, heads.eps
+            )[0].flatten(-2, -1)
+            for part, count, weight in zip(parts, counts, (q_weight, k_weight, q_bias), strict=True)
+        )
+        turned = torch.ops.vllm.npu_rotary_embedding(
+            positions, q, k, table, heads.head_dim, table.shape[1], True
+        )
+        return turned[0], turned[1], v
+
+    return function
+
+
 def inputs(
     heads: AttentionHeads = HEADS,
     *,
@@ -148,6 +177,19 @@ def test_kernel_that_takes_positions_and_cache_is_used(
     )
     assert node.args[5:9] == (512, 256, 128, HEADS.eps)
     assert ("q_bias" in node.kwargs or len(node.args) > 9) is biased
+
+
+@pytest.mark.usefixtures("vllm_kernels")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_norm_of_v_stays_beside_the_kernel(level: GraphLevel, dynamic: bool) -> None:
+    sizes = {0: 0, 4: 0} if dynamic else {}
+    module = capture_graph(with_normed_v(), inputs(), level=level, dynamic=sizes)
+
+    report = fx_passes.default_npu_pipeline().run(module).report
+
+    assert len(report.matches(RULE)) == 1
+    assert called(module) == ["vllm.qkv_rmsnorm_rope.default", "npu.npu_rms_norm.default"]
 
 
 @pytest.mark.usefixtures("vllm_kernels")

@@ -1,5 +1,6 @@
 """Fusions for NPUs, one a file, each a function that returns rules."""
 
+from fx_passes.fusions.activations.clipped_swiglu import fuse_clipped_swiglu
 from fx_passes.fusions.activations.geglu import fuse_geglu
 from fx_passes.fusions.activations.swiglu import fuse_swiglu
 from fx_passes.fusions.activations.swiglu_mx_quant import fuse_swiglu_mx_quant
@@ -39,6 +40,7 @@ __all__ = [
     "fuse_add_rms_norm_quant",
     "fuse_add_rms_norm_two_quants",
     "fuse_batch_matmul_transpose",
+    "fuse_clipped_swiglu",
     "fuse_geglu",
     "fuse_matmul_all_reduce",
     "fuse_rms_norm_dynamic_mx_quant",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fx_passes.fusions.activations.clipped_swiglu import fuse_clipped_swiglu
 from fx_passes.fusions.activations.geglu import fuse_geglu
 from fx_passes.fusions.activations.swiglu import fuse_swiglu
 from fx_passes.fusions.activations.swiglu_mx_quant import fuse_swiglu_mx_quant
@@ -56,6 +57,8 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
         fuse_add_rms_norm(),
         fuse_rms_norm_dynamic_mx_quant(),
         fuse_rms_norm_quant(soc=soc),
+        # Before what begins with an `npu_swiglu` of clipped parts.
+        fuse_clipped_swiglu(soc=soc),
         # Before what begins with the operators that these two build.
         fuse_swiglu(),
         fuse_geglu(),

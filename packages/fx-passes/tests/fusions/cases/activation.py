@@ -138,6 +138,162 @@ class _QuantizedSwiglu:
         return quantized, scale
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Clipped:
+    """SwiGLU of a clipped gate and up, as engines write it."""
+
+    neighbours: bool = False
+    dim: int = -1
+    limit: float = 1.5
+    lower: float = -1.5
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if self.dim == 0:
+            return self.clipped(*x.chunk(2, dim=0))
+        half = x.shape[-1] // 2
+        cut = (x[..., ::2], x[..., 1::2]) if self.neighbours else (x[..., :half], x[..., half:])
+        return self.clipped(*cut)
+
+    def clipped(self, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+        return gate.clamp(min=None, max=self.limit), torch.clamp(up, min=self.lower, max=1.5)
+
+    def by_sigmoid(self, x: Tensor) -> Tensor:
+        gate, up = self.parts(x)
+        glu = gate * torch.sigmoid(gate * 1.702)
+        return (up + 1) * glu
+
+    def sigmoid_first(self, x: Tensor) -> Tensor:
+        gate, up = self.parts(x)
+        return gate * torch.sigmoid(1.702 * gate) * (up + 1.0)
+
+    def by_silu(self, x: Tensor) -> Tensor:
+        gate, up = self.parts(x)
+        return functional.silu(gate) * up
+
+    def by_kernel(self, x: Tensor) -> Tensor:
+        joined = torch.cat(self.parts(x), dim=self.dim)
+        activated: Tensor = torch.ops.npu.npu_swiglu(joined)
+        return activated
+
+    def exchanged(self, x: Tensor) -> Tensor:
+        gate, up = self.clipped(x[..., 1::2], x[..., ::2])
+        return functional.silu(gate) * up
+
+    def unequal_parts(self, x: Tensor) -> Tensor:
+        gate, up = self.clipped(*x.split([32, 96], dim=-1))  # type: ignore[no-untyped-call]
+        activated: Tensor = torch.ops.npu.npu_swiglu(torch.cat([gate, up], dim=-1))
+        return activated
+
+    def clipped_below(self, x: Tensor) -> Tensor:
+        gate, up = x[..., ::2].clamp(min=-1.5, max=1.5), x[..., 1::2].clamp(min=-1.5, max=1.5)
+        return functional.silu(gate) * up
+
+    def clipped_later(self, x: Tensor) -> Tensor:
+        gate, up = x.chunk(2, dim=-1)
+        return functional.silu(gate).clamp(max=1.5) * up.clamp(min=-1.5, max=1.5)
+
+    def gate_used(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = self.parts(x)
+        return functional.silu(gate) * up, gate + 1
+
+
+def _transposed_halves(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
+    return [random_tensors((_WIDTH, tokens), dtype=dtype, device=device)[0].t()]
+
+
+def _one_row(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
+    del tokens
+    return random_tensors((_WIDTH,), dtype=dtype, device=device)
+
+
+def _halves_on_the_cpu(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
+    del device
+    return _halves(dtype, "cpu", tokens)
+
+
+_CLIPPED = "fuse_clipped_swiglu"
+_NEIGHBOURS = _Clipped(neighbours=True)
+_CLIPPED_CASES = (
+    *(
+        FusionCase(
+            name=name,
+            rule=_CLIPPED,
+            function=function,
+            inputs=_halves,
+            dtypes=_FLOATS,
+            # Four roundings before the last, which both make; each changes less than one does here.
+            roundings=2,
+        )
+        for name, function in (
+            ("gpt_oss", _NEIGHBOURS.by_sigmoid),
+            ("halves", _Clipped().sigmoid_first),
+            ("silu_of_halves", _Clipped().by_silu),
+            ("silu_of_neighbours", _NEIGHBOURS.by_silu),
+            ("neighbours_joined", _NEIGHBOURS.by_kernel),
+        )
+    ),
+    FusionCase(
+        name="joined",
+        rule=_CLIPPED,
+        function=_Clipped().by_kernel,
+        inputs=_halves,
+        dtypes=_FLOATS,
+        # Both round the result only; in float32 the kernels differ in the order of their products.
+        roundings=1,
+        near_misses=(
+            NearMissCase(
+                name="exchanged",
+                function=_NEIGHBOURS.exchanged,
+                reason="are not the even and the odd positions of 128",
+            ),
+            NearMissCase(
+                name="other_dimension", function=_Clipped(dim=0).by_silu, reason="along dimension 0"
+            ),
+            NearMissCase(
+                name="joined_elsewhere",
+                function=lambda x: torch.ops.npu.npu_swiglu(torch.cat(_Clipped().parts(x), 0)),
+                reason="is not half of [6, 128]",
+            ),
+            NearMissCase(
+                name="unequal_parts",
+                function=_Clipped().unequal_parts,
+                reason="the kernel does not broadcast",
+            ),
+            NearMissCase(
+                name="two_limits",
+                function=_Clipped(lower=-1.0).by_silu,
+                reason="the kernel takes one limit",
+            ),
+            NearMissCase(
+                name="negative_limit",
+                function=_Clipped(limit=-1.5).by_silu,
+                reason="the gate is clipped at -1.5",
+            ),
+            NearMissCase(
+                name="gate_clipped_below",
+                function=_Clipped().clipped_below,
+                reason="expected None, found -1.5",
+            ),
+            NearMissCase(name="clipped_later", function=_Clipped().clipped_later),
+            NearMissCase(
+                name="gate_used",
+                function=_Clipped().gate_used,
+                reason="inside the match is used by",
+            ),
+            NearMissCase(name="layout", inputs=_transposed_halves, reason="contiguous tensors"),
+            NearMissCase(name="one_row", inputs=_one_row, reason="of 2 dimensions or more"),
+            NearMissCase(
+                name="cpu",
+                function=_Clipped().by_silu,
+                inputs=_halves_on_the_cpu,
+                reason="runs on an NPU",
+            ),
+            NearMissCase(name="float64", dtype=torch.float64, reason="the kernel takes"),
+        ),
+    ),
+)
+
+
 def _static_inputs(*, divide: bool, width: int = _WIDTH, size: int = 0) -> FusionInputs:
     def inputs(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
         (x,) = random_tensors((tokens, width), dtype=dtype, device=device)
@@ -295,6 +451,7 @@ ACTIVATION_CASES = (
     *_gated_cases(
         "fuse_geglu", {"tanh": _tanh_gelu, "error_function": _gelu}, (torch.bfloat16, torch.float16)
     ),
+    *_CLIPPED_CASES,
     *_QUANT_CASES,
     *_SUM_CASES,
 )

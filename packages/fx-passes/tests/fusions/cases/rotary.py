@@ -158,6 +158,40 @@ class _CachedRope:
         return turned[0], turned[1], v
 
 
+@dataclass(frozen=True, kw_only=True)
+class _UnflattenedHeads:
+    """Norms of q, k and v by heads, then RoPE of q and k: vLLM's Gemma 3n and Gemma 4."""
+
+    start: int = -2
+
+    def __call__(
+        self,
+        qkv: Tensor,
+        q_weight: Tensor,
+        k_weight: Tensor,
+        cache: Tensor,
+        positions: Tensor,
+        v_weight: Tensor,
+        k_bias: Tensor,
+    ) -> tuple[Tensor, ...]:
+        del k_bias
+        heads, size = _HEADS, _HEADS.head_dim
+        q, k, v = qkv.split([heads.q_size, heads.kv_size, heads.kv_size], dim=-1)  # type: ignore[no-untyped-call]
+        normed = (
+            torch.ops.npu.npu_rms_norm(part.unflatten(-1, (count, size)), weight, 1e-5)[0]
+            for part, count, weight in (
+                (q, heads.num_heads, q_weight),
+                (k, heads.num_kv_heads, k_weight),
+                (v, heads.num_kv_heads, v_weight),
+            )
+        )
+        q, k, v = (each.flatten(self.start, self.start + 1) for each in normed)
+        turned = torch.ops.vllm.npu_rotary_embedding(
+            positions, q, k, cache, size, cache.shape[1], True
+        )
+        return turned[0], turned[1], v
+
+
 def _cached_inputs(
     *, planes: int = 0, rotary: int = _HEADS.head_dim, biased: bool = False
 ) -> FusionInputs:
@@ -341,4 +375,21 @@ ROTARY_EMBEDDING_CASE = FusionCase(
 )
 """For processes that have vLLM-Ascend's `vllm::npu_rotary_embedding`."""
 
-ROTARY_CASES = (*_GIVEN_ANGLES, *_BY_POSITIONS, ROTARY_EMBEDDING_CASE)
+_UNFLATTENED_CASE = FusionCase(
+    name="unflattened",
+    rule=ROTARY_EMBEDDING_CASE.rule,
+    function=_UnflattenedHeads().__call__,
+    inputs=_cached_inputs(biased=True),
+    tokens={0: 0, 4: 0},
+    in_aten={"merge_reshapes": 1, "remove_reshape": 1},
+    pipeline=_pipeline_without_kernels,
+    near_misses=(
+        NearMissCase(
+            name="rows_of_heads",
+            function=_UnflattenedHeads(start=0).__call__,
+            reason="`q` has rows of 16; expected 64, all heads",
+        ),
+    ),
+)
+
+ROTARY_CASES = (*_GIVEN_ANGLES, *_BY_POSITIONS, ROTARY_EMBEDDING_CASE, _UNFLATTENED_CASE)

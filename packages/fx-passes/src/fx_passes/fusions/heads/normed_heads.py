@@ -32,25 +32,52 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
 
-__all__ = ["build_heads", "call_of", "heads_problem", "kernel_problem", "normed_heads_patterns"]
+__all__ = [
+    "build_heads",
+    "call_of",
+    "heads_problem",
+    "kernel_problem",
+    "normed_heads_patterns",
+    "unflattened_heads_pattern",
+]
 
 
-def _normed(
+def _reshaped(
     qkv: Tensor,
     sizes: Sequence[int],
     split_dim: int,
     q_shape: Sequence[int],
     k_shape: Sequence[int],
+) -> Linked:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    return (parts[0].reshape(q_shape), parts[1].reshape(k_shape)), {"v": parts[2]}
+
+
+def _unflattened(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_dim: int,
+    q_shape: Sequence[int],
+    k_dim: int,
+    k_shape: Sequence[int],
+) -> Linked:
+    cut = torch.ops.aten.unflatten.int
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    return (cut(parts[0], q_dim, q_shape), cut(parts[1], k_dim, k_shape)), {"v": parts[2]}
+
+
+def _normed(
+    heads: tuple[Tensor, Tensor],
     q_weight: Tensor,
     k_weight: Tensor,
     q_epsilon: float,
     k_epsilon: float,
 ) -> Linked:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
     norm = torch.ops.npu.npu_rms_norm
-    q = norm(parts[0].reshape(q_shape), q_weight, q_epsilon)[0]
-    k = norm(parts[1].reshape(k_shape), k_weight, k_epsilon)[0]
-    return (label(q, "q_heads"), label(k, "k_heads")), {"v": parts[2]}
+    q = norm(heads[0], q_weight, q_epsilon)[0]
+    k = norm(heads[1], k_weight, k_epsilon)[0]
+    return (label(q, "q_heads"), label(k, "k_heads")), {}
 
 
 def _shifted(heads: tuple[Tensor, Tensor], q_bias: Tensor, k_bias: Tensor) -> Linked:
@@ -69,7 +96,19 @@ def normed_heads_patterns(closing: Link) -> tuple[Pattern, ...]:
     Args:
         closing: Takes the heads of q and k first, as one value.
     """
-    return combine(_normed, closing), combine(_normed, _shifted, closing)
+    return combine(_reshaped, _normed, closing), combine(_reshaped, _normed, _shifted, closing)
+
+
+def unflattened_heads_pattern(closing: Link) -> Pattern:
+    """Return the pattern of q and k cut into heads by `unflatten` and normalised, and a last link.
+
+    Otherwise as `normed_heads_patterns`, without a bias. Only graphs of Dynamo have `unflatten`: in
+    graphs of ATen it is a view.
+
+    Args:
+        closing: Takes the heads of q and k first, as one value.
+    """
+    return combine(_unflattened, _normed, closing)
 
 
 def heads_problem(match: Match) -> NoMatch | None:

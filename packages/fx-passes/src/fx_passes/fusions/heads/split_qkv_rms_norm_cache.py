@@ -15,6 +15,7 @@ from fx_passes.fusions.heads.normed_heads import (
     heads_problem,
     kernel_problem,
     normed_heads_patterns,
+    unflattened_heads_pattern,
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from fx_passes.matching.combined_pattern import Link, Linked
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Pattern
 
 __all__ = ["fuse_split_qkv_rms_norm_mrope", "fuse_split_qkv_rms_norm_rotary_embedding"]
 
@@ -80,6 +82,32 @@ def _rotary_embedding(
     return None, {"q": turned[0], "k": turned[1]}
 
 
+def _rotary_embedding_of_flattened(
+    heads: tuple[Tensor, Tensor],
+    q_start: int,
+    q_end: int,
+    k_start: int,
+    k_end: int,
+    positions: Tensor,
+    cache: Tensor,
+    head_size: int,
+    rotary_dim: int,
+    neox: bool,
+) -> Linked:
+    q, k = heads
+    flatten = torch.ops.aten.flatten.using_ints
+    turned = torch.ops.vllm.npu_rotary_embedding(
+        positions,
+        flatten(q, q_start, q_end),
+        flatten(k, k_start, k_end),
+        cache,
+        head_size,
+        rotary_dim,
+        neox,
+    )
+    return None, {"q": turned[0], "k": turned[1]}
+
+
 def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
     unmet = first_unmet(
         match,
@@ -91,10 +119,23 @@ def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None
     return (
         unmet
         or heads_problem(match)
+        or _row_problem(match)
         or _rotation_problem(match)
         or _position_problem(match)
         or kernel_problem(_call(match), kernels, without="the rotation would be two operators")
     )
+
+
+def _row_problem(match: Match) -> NoMatch | None:
+    """Return why a row of the rotated q or k is not all heads of one token."""
+    tensors, sizes = match.tensors("q", "k"), match.bound["sizes"]
+    if isinstance(tensors, NoMatch):
+        return tensors
+    wanted = list(sizes)[:2] if isinstance(sizes, (list, tuple)) else []
+    for name, rows, size in zip(("q", "k"), tensors, wanted, strict=True):
+        if not sizes_equal(rows.shape[1], size):
+            return NoMatch(f"`{name}` has rows of {rows.shape[1]}; expected {size}, all heads")
+    return None
 
 
 def _rotation_problem(match: Match) -> NoMatch | None:
@@ -218,7 +259,7 @@ def fuse_split_qkv_rms_norm_mrope(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as returned by `torch.npu.get_device_name()`; empty for any.
     """
-    return _rule("mrope", _mrope, "npu::npu_mrope", kernels, soc)
+    return _rule("mrope", normed_heads_patterns(_mrope), "npu::npu_mrope", kernels, soc)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
@@ -227,19 +268,25 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
     """Return the same rule for `vllm::npu_rotary_embedding`, as vLLM-Ascend writes it.
 
     That operator takes one position a token and says how much of a head is rotated; else see
-    `fuse_split_qkv_rms_norm_mrope`.
+    `fuse_split_qkv_rms_norm_mrope`. q and k may also be cut into heads by `unflatten` and joined by
+    `flatten`, as in Gemma 3n and Gemma 4, which normalise v as well. The norm of v stays:
+    vLLM-Ascend's kernel for all three leaves out the weight of that norm, and a graph does not show
+    that this weight is one.
 
     Args:
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    operator = "vllm::npu_rotary_embedding"
-    return _rule("rotary_embedding", _rotary_embedding, operator, kernels, soc)
+    patterns = (
+        *normed_heads_patterns(_rotary_embedding),
+        unflattened_heads_pattern(_rotary_embedding_of_flattened),
+    )
+    return _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels, soc)
 
 
 def _rule(
     name: str,
-    rotation: Link,
+    patterns: tuple[Pattern, ...],
     operator: str,
     kernels: tuple[VendorKernel, ...],
     soc: str,
@@ -247,7 +294,7 @@ def _rule(
     kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
     return Rule(
         name=f"fuse_split_qkv_rms_norm_{name}",
-        patterns=normed_heads_patterns(rotation),
+        patterns=patterns,
         check=partial(_check, kernels=kernels),
         rewrite=partial(_rewrite, kernels=kernels),
         operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),

@@ -13,6 +13,7 @@ _RULES = (
     "fuse_add_rms_norm_two_quants",
     "fuse_add_rms_norm_dynamic_quant",
     "fuse_rms_norm_quant",
+    "fuse_clipped_swiglu",
     "fuse_swiglu",
     "fuse_geglu",
     "fuse_swiglu_quant",

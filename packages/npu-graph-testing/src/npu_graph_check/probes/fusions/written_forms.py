@@ -127,6 +127,11 @@ def _norm_quant(x: Tensor, weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
     return (_quantized(_normed(x, weight), scale, None),)
 
 
+def _clipped_swiglu(x: Tensor) -> tuple[Tensor, ...]:
+    gate, up = x[..., ::2].clamp(max=1.5), x[..., 1::2].clamp(min=-1.5, max=1.5)
+    return (gate * torch.sigmoid(gate * 1.702) * (up + 1),)
+
+
 def _swiglu(x: Tensor) -> tuple[Tensor, ...]:
     gate, up = x.chunk(2, dim=-1)
     return (torch.nn.functional.silu(gate) * up,)
@@ -212,6 +217,7 @@ WRITTEN_FORMS: Mapping[str, WrittenForm] = MappingProxyType(
         "fuse_rms_norm_quant": WrittenForm(
             function=_norm_quant, shapes=(_ROWS[0], (_HIDDEN,)), scales=_one_divisor, roundings=2
         ),
+        "fuse_clipped_swiglu": WrittenForm(function=_clipped_swiglu, shapes=_ROWS, roundings=2),
         "fuse_swiglu": WrittenForm(function=_swiglu, shapes=_ROWS, roundings=2),
         "fuse_geglu": WrittenForm(function=_geglu, shapes=_ROWS, roundings=2),
         "fuse_swiglu_quant": WrittenForm(
