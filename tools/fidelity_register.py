@@ -51,6 +51,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "ATB (Ascend Transformer Boost)": "atb",
         "FusedInferAttentionScore (FIA)": "fia",
         "SparseFlashAttention (SFA)": "sfa",
+        "SparseFlashMla (vllm-ascend's own)": "smla",
         "KvQuantSparseFlashAttention": "kvquant",
         "MlaProlog": "prolog",
         "Lightning indexer": "indexer",

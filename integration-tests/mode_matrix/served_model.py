@@ -10,6 +10,7 @@ import torch
 
 import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
+from attn_update.kinds import default_kinds
 from mode_matrix.draft_model import DraftModel
 from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner, draft_lengths
 from npu_graph_runtime import GraphContext, runs_eagerly
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from attn_update.kinds import Kind
     from npu_compile import CompiledModel
     from npu_graph_runtime import GraphDevice, GraphKey
     from npu_graph_runtime.observer import RuntimeEvent
@@ -64,7 +66,7 @@ class _Compiled:
     def __init__(self, settings: ModelSettings, device: GraphDevice) -> None:
         self.settings = settings
         self.device = device
-        self.recorder = Recorder(device)
+        self.recorder = Recorder(device, self.kinds)
         self.context = GraphContext()
         self.replayed: list[GraphKey] = []
         # By draft step; empty where attention takes the lengths of the step state.
@@ -84,6 +86,11 @@ class _Compiled:
     @property
     def splitting_ops(self) -> list[str]:
         return [self.model.attention.name]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds of attention that are recorded."""
+        return default_kinds()
 
     def _attend(self, layer_name: str, arguments: Mapping[str, object], /) -> object:
         step, _, is_draft = layer_name.partition("/")
@@ -152,7 +159,7 @@ class TargetModel(_Compiled):
         super().__init__(settings, device)
         options = {"capture_sizes": CAPTURE_SIZES, "prefill_capture_sizes": PREFILL_SIZES}
         self.compiled = self.compile(self.model, mode, options)
-        groups = {"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))}
+        groups = self.groups
         self._prefill = PrefillRunner(
             self.compiled,
             inputs=self.inputs(),
@@ -174,6 +181,11 @@ class TargetModel(_Compiled):
             )
             for query_length in self.query_lengths
         }
+
+    @property
+    def groups(self) -> dict[str, ParameterGroup]:
+        """The parameter groups of the layers that are updated."""
+        return {"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))}
 
     def capture(self) -> None:
         self._prefill.capture(self._show_padding)

@@ -6,22 +6,19 @@ call, in a compiled engine a recorder that can update the lengths in a captured 
 reads the cache and writes only its output. New keys and values are written before it,
 by operators of the graph (`kv_cache.write_cache`). If a graph is cut at this operator, only
 attention itself is therefore outside the captured pieces.
-
-Each :class:`AttentionOperator` registers an operator with its own name, so two models in a process
-share nothing.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from qwen3_engine.errors import BatchError, ConfigError
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
+from qwen3_engine.qwen3.model_operator import ModelOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,12 +75,10 @@ def leave_unmarked(function: Launch) -> Launch:
     return function
 
 
-class AttentionOperator:
+class AttentionOperator(ModelOperator):
     """The attention of all layers of one model, as a torch operator.
 
     Attributes:
-        name: the qualified name, ``qwen3_engine::attention_<n>``, at which a splitter cuts.
-        operator: the operator, for calls inside the model.
         step_state: the lengths that the next forward pass reads; set them before you run the model.
 
     Args:
@@ -120,13 +115,7 @@ class AttentionOperator:
         self._mask = torch.triu(ones, diagonal=1).to(device)
         self._softmax_lse = torch.empty(1, dtype=torch.float32, device=device)
         self._layer_names: set[str] = set()
-        library = torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
-        self._library: torch.library.Library | None = library
-        short_name = self._define(library, mark(self._run))
-        self.name = f"{_NAMESPACE}::{short_name}"
-        self.operator: torch._ops.OpOverload = getattr(
-            getattr(torch.ops, _NAMESPACE), short_name
-        ).default
+        super().__init__(_NAMESPACE, "attention", _SCHEMA, mark(self._run))
 
     def add_layer(self, layer_name: str) -> None:
         """Declare a layer; its name must be unused.
@@ -137,23 +126,6 @@ class AttentionOperator:
         if layer_name in self._layer_names:
             raise ConfigError(f"adding the attention layer {layer_name!r}: the name is taken")
         self._layer_names.add(layer_name)
-
-    def close(self) -> None:
-        """Remove the operator from torch; the model cannot run afterwards.
-
-        The library object removes its registrations when nothing refers to it any more.
-        """
-        self._library = None
-
-    def _define(self, library: torch.library.Library, launch: Launch) -> str:
-        namespace = getattr(torch.ops, _NAMESPACE)
-        names = (f"attention_{number}" for number in count())
-        name = next(name for name in names if not hasattr(namespace, name))
-        library.define(name + _SCHEMA)  # type: ignore[no-untyped-call]
-        # PrivateUse1 is the dispatch key of out-of-tree devices, which torch_npu renames to "npu".
-        library.impl(name, launch, "PrivateUse1")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(f"{_NAMESPACE}::{name}", _do_nothing, lib=library)
-        return name
 
     def _run(
         self,
@@ -217,7 +189,3 @@ class AttentionOperator:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise BatchError(f"running attention: there is no layer {layer_name!r}{hint}")
         return num_tokens, num_sequences
-
-
-def _do_nothing(*arguments: object) -> None:
-    """Run the operator on fake tensors: it only writes into its arguments."""

@@ -7,6 +7,7 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, RecordingError, UpdateLane
+from attn_update.kinds import DeviceLengthAttention
 from npu_compile import CapturedSteps, CompileConfig, CompiledModel, CompileMode, ConfigError
 from npu_compile.errors import RunnerStateError
 from npu_graph_runtime import GraphKey
@@ -29,9 +30,25 @@ class _Model:
         return values * 2 * self.sign
 
 
+class _Attending(_Model):
+    """Its attention reads what is like lengths on the device, so nothing is updated."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.lengths = torch.ones(1)
+        self._recorder = recorder
+        self._kind = DeviceLengthAttention(
+            operator="aten::mul.Tensor", length_arguments=frozenset({"other"})
+        )
+
+    def __call__(self, values: torch.Tensor) -> torch.Tensor:
+        given = {"self": super().__call__(values), "other": self.lengths}
+        return self._recorder.attention("layers.0", self._kind, given)[0]
+
+
 class _Engine:
-    def __init__(self, device: FakeDevice, recorder: Recorder) -> None:
-        self.model = _Model()
+    def __init__(self, device: FakeDevice, recorder: Recorder, model: _Model | None = None) -> None:
+        self.model = _Model() if model is None else model
         self.prepared: list[GraphKey] = []
         self.values = torch.zeros(4)
         self.compiled = npu_compile.compile_model(
@@ -85,6 +102,19 @@ def test_steps_capture_further_keys_later(engine: _Engine) -> None:
 
     assert engine.run(PLAIN) == [2, 2]
     assert engine.run(NEGATED) == [-2, -2]
+
+
+def test_layers_without_an_update_are_captured_for_each_key(
+    device: FakeDevice, recorder: Recorder
+) -> None:
+    model = _Attending(recorder)
+    engine = _Engine(device, recorder, model)
+    engine.capture(PLAIN, LARGE)
+    engine.values.fill_(1)
+    for length in (3.0, 5.0):
+        model.lengths.fill_(length)
+        assert engine.run(PLAIN) == [2 * length] * 2
+        assert engine.run(LARGE) == [2 * length] * 4
 
 
 def test_steps_release_gives_up_graph_plan_and_records(engine: _Engine, recorder: Recorder) -> None:

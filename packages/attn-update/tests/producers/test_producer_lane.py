@@ -14,6 +14,7 @@ import torch
 from attn_update import (
     ArgumentError,
     Recorder,
+    RecordingError,
     StepParameters,
     UnknownNameError,
     UpdateLane,
@@ -145,6 +146,75 @@ def test_producer_of_a_kind_refuses_arguments_that_its_operator_does_not_take(
     arguments = {**indexer_arguments(model), **change}
     with pytest.raises(ArgumentError, match=reason):
         Producer.calling(INDEXER, name="indexer", arguments=arguments, buffer=model.chosen)
+
+
+SORTED = MetadataOperator(
+    argument="self", operator="aten::sort", bounds=frozenset(), further=("other",)
+)
+PRODUCT = DeviceLengthAttention(
+    operator="aten::mul.Tensor", length_arguments=frozenset({"other"}), metadata=(SORTED,)
+)
+
+
+def sorting(device: NpuDevice) -> tuple[Producer, torch.Tensor, list[torch.Tensor]]:
+    given = torch.zeros(4, device=device.torch_device)
+    made = [torch.zeros_like(given), torch.zeros_like(given, dtype=torch.int64)]
+    producer = Producer.calling(
+        SORTED, name="sorted", arguments={"self": given}, buffer=made[0], further=(made[1],)
+    )
+    return producer, given, made
+
+
+@pytest.mark.parametrize("captured", [False, True], ids=["beside", "inside"])
+def test_producer_that_a_kind_declares_makes_several_arguments(
+    npu_device: NpuDevice, captured: bool
+) -> None:
+    lane, recorder, graph = (
+        ProducerLane(npu_device),
+        Recorder(npu_device),
+        npu_device.create_graph(),
+    )
+    producer, given, made = sorting(npu_device)
+    with (
+        recorder.recording("key", graph=graph),
+        npu_device.capture(graph, pool=npu_device.create_memory_pool()),
+        lane.recording(recorder, [producer], captured=captured),
+    ):
+        (out,) = recorder.attention("layer", PRODUCT, {"self": made[0], "other": made[1]})
+    for values in ([3.0, 1.0, 2.0, 0.5], [1.0, 5.0, 2.0, 4.0]):
+        given.copy_(torch.tensor(values))
+        lane.run(ProducerStep(key="key", needs={"sorted": {}}), graph.replay)
+        ordered, places = torch.tensor(values).sort()
+        torch.testing.assert_close(out.cpu(), ordered * places)
+
+
+def test_each_argument_that_a_kind_names_is_made_by_a_producer(npu_device: NpuDevice) -> None:
+    lane, recorder, graph = (
+        ProducerLane(npu_device),
+        Recorder(npu_device),
+        npu_device.create_graph(),
+    )
+    producer, _, made = sorting(npu_device)
+    with (
+        pytest.raises(RecordingError, match="expected 'other' in a buffer of a producer"),
+        recorder.recording("key", graph=graph),
+        npu_device.capture(graph, pool=npu_device.create_memory_pool()),
+        lane.recording(recorder, [producer]),
+    ):
+        recorder.attention("layer", PRODUCT, {"self": made[0], "other": made[1].clone()})
+
+
+def test_producer_of_a_kind_needs_a_buffer_for_each_named_result(npu_device: NpuDevice) -> None:
+    _, given, made = sorting(npu_device)
+    for further in ((), (made[1], made[1])):
+        with pytest.raises(ArgumentError, match=rf"expected 1 further .* found {len(further)}"):
+            Producer.calling(
+                SORTED,
+                name="sorted",
+                arguments={"self": given},
+                buffer=made[0],
+                further=further,
+            )
 
 
 @pytest.mark.parametrize("name", metadata_kinds())

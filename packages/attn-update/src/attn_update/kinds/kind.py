@@ -106,14 +106,15 @@ class ProducedKind(Protocol):
 
     @property
     def metadata(self) -> tuple[MetadataOperator, ...]:
-        """What makes it, one for each argument."""
+        """What makes it."""
 
 
 def metadata_arguments(kind: Kind) -> frozenset[str]:
     """Return the arguments that a producer has to make in every step."""
     if not isinstance(kind, ProducedKind):
         return frozenset()
-    return frozenset(made_by.argument for made_by in kind.metadata)
+    made = [name for each in kind.metadata for name in (each.argument, *each.further)]
+    return frozenset(name for name in made if name is not None)
 
 
 def needs_update(kind: Kind) -> TypeGuard[AttentionKind]:

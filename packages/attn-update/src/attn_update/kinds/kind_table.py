@@ -81,6 +81,19 @@ def metadata_kinds() -> dict[str, Kind]:
             operator="_C_ascend::npu_sparse_flash_attention",
             length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
         ),
+        # It fills the cache of compressed keys; the slots go to what writes there.
+        "compressor": DeviceLengthAttention(
+            operator="_C_ascend::compressor",
+            length_arguments=frozenset({"cu_seqlens", "start_pos"}),
+            metadata=(
+                MetadataOperator(
+                    argument="rope_cos",
+                    further=("rope_sin", None),
+                    operator="_C_ascend::compressor_metadata",
+                    bounds=frozenset({"num_compressed_tokens", "num_reqs_actual"}),
+                ),
+            ),
+        ),
         "mixed_quant_sparse_flash_mla": DeviceLengthAttention(
             operator="vllm_ascend::mixed_quant_sparse_flash_mla",
             length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),

@@ -52,6 +52,7 @@ class Producer:
         name: str,
         arguments: Mapping[str, Any],
         buffer: torch.Tensor,
+        further: tuple[torch.Tensor, ...] = (),
     ) -> Producer:
         """Return the producer that calls the metadata operator of a kind.
 
@@ -61,10 +62,12 @@ class Producer:
             arguments: Of the operator, by name. Its tensors are the `inputs`; write the lengths
                 of a step into them. Its bounds are the largest values that a step may need.
             buffer: Takes the result, or the first of several: of its shape and dtype.
+            further: Take those further results that `made_by` names, in their order.
 
         Raises:
             UnknownNameError: The library that registers the operator is not imported.
-            ArgumentError: The operator has no such argument, or a bound is missing.
+            ArgumentError: The operator has no such argument, a bound is missing, or `further` are
+                not as many as `made_by` names.
         """
         check_argument_names(made_by.operator, arguments)
         for bound in sorted(made_by.bounds):
@@ -74,15 +77,25 @@ class Producer:
                     f"{made_by.operator}, the most that a step may need, found "
                     f"{arguments.get(bound)!r}"
                 )
+        if len(further) != len(made_by.further):
+            raise ArgumentError(
+                f"making the producer {name!r}: expected {len(made_by.further)} further buffers "
+                f"for the results of {made_by.operator} "
+                f"({', '.join(each or 'read elsewhere' for each in made_by.further) or 'none'}), "
+                f"found {len(further)}"
+            )
         operator, given = find_operator(made_by.operator), dict(arguments)
+        buffers = (buffer, *further)
 
         def launch(_: object) -> None:
-            buffer.copy_(as_tensors(operator(**given))[0])
+            # It may have results that nobody reads.
+            for taken, made in zip(buffers, as_tensors(operator(**given)), strict=False):
+                taken.copy_(made)
 
         return cls(
             name=name,
             launch=launch,
-            buffers=(buffer,),
+            buffers=buffers,
             inputs=tuple(value for value in given.values() if isinstance(value, torch.Tensor)),
             bounds={bound: given[bound] for bound in made_by.bounds},
             stage=made_by.stage,

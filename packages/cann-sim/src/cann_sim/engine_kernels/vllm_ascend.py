@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from cann_sim.activation import is_active
+from cann_sim.engine_kernels.kernel_call import address, launch, require_dense
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LIBRARY = "libcann_sim_engine_kernels.so"
 _NAME = "qkv_rmsnorm_rope"
 # As the engine declares it.
 _SCHEMA = (
@@ -76,34 +76,35 @@ def qkv_rmsnorm_rope(
     Raises:
         ValueError: The kernel does not support a tensor.
     """
+    operator = f"vllm::{_NAME}"
     rows, rotary_dim = cos_sin_cache.shape
     tokens = qkv.shape[0]
     if q_hidden_size % head_dim or kv_hidden_size % head_dim:
         raise ValueError(
-            f"launching vllm::{_NAME}: expected whole heads of {head_dim}, found {q_hidden_size} "
+            f"launching {operator}: expected whole heads of {head_dim}, found {q_hidden_size} "
             f"elements of q and {kv_hidden_size} of k"
         )
-    _require("input", qkv, (tokens, q_hidden_size + 2 * kv_hidden_size))
-    _require("cos_sin_cache", cos_sin_cache, (rows, min(rotary_dim, head_dim) // 2 * 2))
-    _require("positions", positions, (tokens,), torch.int64)
+    require_dense(operator, "input", qkv, (tokens, q_hidden_size + 2 * kv_hidden_size))
+    require_dense(
+        operator, "cos_sin_cache", cos_sin_cache, (rows, min(rotary_dim, head_dim) // 2 * 2)
+    )
+    require_dense(operator, "positions", positions, (tokens,), torch.int64)
     for name, tensor in (("q_weight", q_weight), ("k_weight", k_weight)):
-        _require(name, tensor, (head_dim,))
+        require_dense(operator, name, tensor, (head_dim,))
     for name, bias in (("q_bias", q_bias), ("k_bias", k_bias)):
         if bias is not None:
-            _require(name, bias, (head_dim,))
+            require_dense(operator, name, bias, (head_dim,))
     parts = _empty_parts(qkv, None, None, None, None, q_hidden_size, kv_hidden_size)
-    launch = ctypes.CDLL(_LIBRARY).cann_sim_qkv_rmsnorm_rope
     tensors = (qkv, cos_sin_cache, positions, q_weight, k_weight, q_bias, k_bias, *parts)
     sizes = (tokens, q_hidden_size // head_dim, kv_hidden_size // head_dim, head_dim)
-    code = launch(
-        # Reading the handle waits until torch_npu's queue has handed over what was launched before.
-        ctypes.c_void_p(torch.get_device_module("npu").current_stream(qkv.device).npu_stream),
-        *(ctypes.c_void_p(None if tensor is None else tensor.data_ptr()) for tensor in tensors),
+    launch(
+        operator,
+        "cann_sim_qkv_rmsnorm_rope",
+        qkv.device,
+        *(address(tensor) for tensor in tensors),
         *(ctypes.c_int64(size) for size in (*sizes, rows, rotary_dim)),
         ctypes.c_double(eps),
     )
-    if code != 0:
-        raise RuntimeError(f"launching vllm::{_NAME}: the simulated device answered {code}")
     return parts
 
 
@@ -123,14 +124,3 @@ def _empty_parts(
     widths = (q_hidden_size, kv_hidden_size, kv_hidden_size)
     q, k, v = (qkv.new_empty((tokens, width)) for width in widths)
     return q, k, v
-
-
-def _require(
-    name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.bfloat16
-) -> None:
-    """Refuse a tensor of another shape, dtype or layout than the kernel reads."""
-    if tuple(tensor.shape) != shape or tensor.dtype != dtype or not tensor.is_contiguous():
-        raise ValueError(
-            f"launching vllm::{_NAME}: expected {name!r} to be {dtype} {list(shape)}, densely, "
-            f"found {tensor.dtype} {list(tensor.shape)} with strides {list(tensor.stride())}"
-        )

@@ -47,8 +47,7 @@ class RecordedPlans:
         output = self.record(key, step)
         # All captures run the same model, so each must have recorded the layers of the first.
         first = next(iter(self.by_key.values()), None)
-        layers = [update.layer_name for update in first.updates] if first else None
-        self.by_key[key] = self.compile(key, layers)
+        self.by_key[key] = self.compile(key, None if first is None else _layers_of(first))
         return output
 
     def record(self, key: GraphKey, step: Callable[[], Any]) -> Any:
@@ -95,3 +94,8 @@ class RecordedPlans:
         self.by_key.clear()
         for key in tuple(self._recorded):
             self.forget(key)
+
+
+def _layers_of(plan: UpdatePlan) -> list[str]:
+    """Return the recorded layers of a plan, those included that need no update."""
+    return [*(update.layer_name for update in plan.updates), *plan.records.fixed]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,19 +9,19 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from qwen3_engine.qwen3.model import Qwen3Layer
+from qwen3_engine.qwen3.model_operator import ModelOperator
 
 if TYPE_CHECKING:
     from qwen3_engine.qwen3.attention import Mark
     from qwen3_engine.serving.step_state import StepState
 
-_NAMESPACE = "hybrid_model"
 _SCHEMA = (
     "(Tensor query, Tensor key, Tensor value, Tensor beta, Tensor decay, Tensor(a!) state, "
     "Tensor rows, Tensor(b!) out) -> ()"
 )
 
 
-class LinearAttentionOperator:
+class LinearAttentionOperator(ModelOperator):
     """Linear attention as a torch operator, which a graph may be split at.
 
     A step with one token per sequence runs the recurrent operator, which reads and writes state
@@ -32,28 +31,11 @@ class LinearAttentionOperator:
     Args:
         step_state: the lengths of the next step.
         mark: decorates the operator's function.
-
-    Attributes:
-        name: the qualified name.
-        operator: the operator.
     """
 
     def __init__(self, step_state: StepState, mark: Mark) -> None:
         self._step_state = step_state
-        namespace = getattr(torch.ops, _NAMESPACE)
-        names = (f"linear_attention_{number}" for number in count())
-        short_name = next(name for name in names if not hasattr(namespace, name))
-        library = torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
-        self._library: torch.library.Library | None = library
-        self.name = f"{_NAMESPACE}::{short_name}"
-        library.define(short_name + _SCHEMA)  # type: ignore[no-untyped-call]
-        library.impl(short_name, mark(self._run), "PrivateUse1")  # type: ignore[no-untyped-call]
-        torch.library.register_fake(self.name, _do_nothing, lib=library)
-        self.operator: torch._ops.OpOverload = getattr(namespace, short_name).default
-
-    def close(self) -> None:
-        """Remove the operator from torch."""
-        self._library = None
+        super().__init__("hybrid_model", "linear_attention", _SCHEMA, mark(self._run))
 
     def _run(
         self,
@@ -101,10 +83,6 @@ class LinearAttentionOperator:
         )
         out[:tokens].copy_(output)
         state.index_copy_(0, places.to(torch.int64), last)
-
-
-def _do_nothing(*arguments: object) -> None:
-    """Run the operator on fake tensors: it only writes into its arguments."""
 
 
 class LinearLayer(Qwen3Layer):

@@ -1,0 +1,1 @@
+"""Models with other layers than full attention, in every mode."""

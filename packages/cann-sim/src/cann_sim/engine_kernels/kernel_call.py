@@ -1,0 +1,58 @@
+"""Calls of the kernels in ``native/engine_kernels``."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LIBRARY = "libcann_sim_engine_kernels.so"
+
+
+def launch(operator: str, symbol: str, device: torch.device, *arguments: object) -> None:
+    """Launch a kernel on the current stream of a device.
+
+    Args:
+        operator: what is launched, in errors.
+        symbol: the function of the library that launches it.
+        device: the simulated device.
+        arguments: of the function, as ctypes.
+
+    Raises:
+        RuntimeError: The simulated device answered with a code.
+    """
+    code = getattr(ctypes.CDLL(_LIBRARY), symbol)(
+        # Reading the handle waits until torch_npu's queue has handed over what was launched before.
+        ctypes.c_void_p(torch.get_device_module("npu").current_stream(device).npu_stream),
+        *arguments,
+    )
+    if code != 0:
+        raise RuntimeError(f"launching {operator}: the simulated device answered {code}")
+
+
+def address(tensor: Tensor | None) -> ctypes.c_void_p:
+    """Return where a tensor is; a null pointer for none."""
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def require_dense(
+    operator: str,
+    name: str,
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
+    """Refuse a tensor of another shape, dtype or layout than a kernel reads.
+
+    Raises:
+        ValueError: The tensor is not as expected.
+    """
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype or not tensor.is_contiguous():
+        raise ValueError(
+            f"launching {operator}: expected {name!r} to be {dtype} {list(shape)}, densely, "
+            f"found {tensor.dtype} {list(tensor.shape)} with strides {list(tensor.stride())}"
+        )
