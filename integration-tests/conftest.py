@@ -45,12 +45,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--repeated-runs", type=int, default=24, help="of several decode steps a replay"
     )
+    group.addoption("--schedules", type=int, default=90, help="fuzzed schedules to run")
+    group.addoption("--schedule-seed", type=int, default=0, help="of the first of them")
     group.addoption("--speculative-steps", type=int, default=30, help="without a host wait")
 
 
 @pytest.fixture(scope="session")
 def device() -> NpuDevice:
     return NpuDevice()
+
+
+@pytest.fixture
+def num_schedules(pytestconfig: pytest.Config) -> int:
+    count: int = pytestconfig.getoption("--schedules")
+    return count
+
+
+@pytest.fixture
+def schedule_seed(pytestconfig: pytest.Config) -> int:
+    seed: int = pytestconfig.getoption("--schedule-seed")
+    return seed
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ the lengths of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,20 @@ import pytest
 import torch
 
 import cann_sim
-from attn_update import PlanError, RecordingError, StepParameters, UpdateLane, UpdatePlan
+from attn_update import (
+    AutomaticRecording,
+    PlanError,
+    RecordingError,
+    StepParameters,
+    UpdatableLayers,
+    UpdateLane,
+    UpdatePlan,
+)
 from npu_graph_testing.attention import CapturedModel, assert_layers_equal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from attn_update import Lengths, UpdaterChoice
     from npu_graph_runtime import NpuDevice
 
@@ -102,10 +113,55 @@ class TwoLaunchModel(CapturedModel[Step]):
         outputs: list[torch.Tensor] = []
         for launch in self.launches:
             arguments = {**shared, **fixed, **of_launch[launch], **self.lengths(launch, step)}
-            outputs += self.recorder.attention(
-                f"layers.{layer}", self.kind_name, arguments, launch=launch
-            )
+            outputs += self.launch(f"layers.{layer}", launch, step, arguments)
         return torch.cat([out.float().flatten() for out in outputs])
+
+    def launch(
+        self, layer: str, launch: str, step: Step, arguments: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...]:
+        """Run one launch of a layer."""
+        return self.recorder.attention(layer, self.kind_name, arguments, launch=launch)
+
+
+class CallingModel(TwoLaunchModel):
+    """Calls the operator, as a model that knows no recorder."""
+
+    def launch(
+        self, layer: str, launch: str, step: Step, arguments: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...]:
+        outputs: tuple[torch.Tensor, ...] = torch.ops.npu.npu_fused_infer_attention_score(
+            **arguments
+        )
+        return outputs
+
+
+@dataclass(kw_only=True)
+class LayersModel(CallingModel):
+    """Gives its launches to `UpdatableLayers`, by the calls of its operator or without them."""
+
+    layers: UpdatableLayers
+    by_call: bool
+
+    def capture(self, *keys: int) -> None:
+        for key in keys:
+            step = self.captured_step(key)
+            self.eager(key, step)
+            self.graphs[key] = graph = self.device.create_graph()
+            with self.layers.recording(key), self.device.capture(graph, pool=self.pool):
+                self.outputs[key] = self.eager(key, step)
+
+    def launch(
+        self, layer: str, launch: str, step: Step, arguments: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...]:
+        if not self.device.is_capturing():
+            return super().launch(layer, launch, step, arguments)
+        read = partial(self.lengths, launch)
+        if not self.by_call:
+            return self.layers.attention(
+                layer, self.kind_name, step, arguments, read, launch=launch
+            )
+        with self.layers.recording_layer(layer, self.kind_name, step, read, launch=launch):
+            return super().launch(layer, launch, step, arguments)
 
 
 def draw(random: Random, key: int) -> Step:
@@ -149,4 +205,58 @@ def test_second_launch_under_the_name_of_the_first_is_refused(
 ) -> None:
     model = TwoLaunchModel(device=npu_device, num_layers=1, launches=("history", "history"))
     with pytest.raises(RecordingError, match=r"'layers\.0:history'.*recorded already.*launch="):
+        model.capture(2)
+
+
+def launch_of(arguments: Mapping[str, object]) -> str:
+    return "current" if arguments.get("block_table") is None else "history"
+
+
+def test_launches_of_a_model_that_calls_the_operator_are_told_apart_by_their_arguments(
+    npu_device: NpuDevice,
+) -> None:
+    random, lane = Random(7), UpdateLane(npu_device)
+    model = CallingModel(device=npu_device)
+    mode = AutomaticRecording(
+        model.recorder,
+        operators={"npu::npu_fused_infer_attention_score": model.kind_name},
+        layer_name=lambda _, position: f"layers.{position // 2}",
+        launch=launch_of,
+    )
+    with mode:
+        model.capture(2, 4)
+    assert [*model.recorder.records(2).records][:2] == ["layers.0:current", "layers.0:history"]
+    for key in (2, 4, 2):
+        step = draw(random, key)
+        assert_layers_equal(model.step(lane, key, step), model.eager(key, step))
+
+
+@pytest.mark.parametrize("by_call", [False, True], ids=["attention", "recording_layer"])
+def test_launches_of_updatable_layers_have_lengths_of_their_own(
+    npu_device: NpuDevice, by_call: bool
+) -> None:
+    random, names = Random(7), [f"layers.{layer}" for layer in range(3)]
+    layers = UpdatableLayers(UpdateLane(npu_device), names)
+    model = LayersModel(device=npu_device, layers=layers, by_call=by_call)
+    model.capture(2, 4)
+    for key in (2, 4, 2):
+        step = draw(random, key)
+        with layers.step(key, dict.fromkeys(names, step)):
+            model.graphs[key].replay()
+        assert_layers_equal(model.outputs[key], model.eager(key, step))
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["layers.0", "layers.1"], r"'layers\.1' .* not recorded"),
+        ([], r"'layers\.0:current' was recorded and not expected"),
+    ],
+)
+def test_updatable_layers_whose_launches_are_not_those_declared_are_refused(
+    npu_device: NpuDevice, names: list[str], reason: str
+) -> None:
+    layers = UpdatableLayers(UpdateLane(npu_device), names)
+    model = LayersModel(device=npu_device, num_layers=1, layers=layers, by_call=False)
+    with pytest.raises(PlanError, match=reason):
         model.capture(2)

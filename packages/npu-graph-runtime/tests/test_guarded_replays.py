@@ -76,6 +76,37 @@ def test_guard_outside_of_a_capture_of_the_device_says_so() -> None:
     graph.replay()
 
 
+def test_refusals_that_do_not_wait_for_updates_are_asked_first_and_each_once() -> None:
+    device, values, asked = FakeDevice(), torch.zeros(1), list[str]()
+
+    def ask(name: str, problem: str | None = None) -> Callable[[object], str | None]:
+        def refusal(_: object) -> str | None:
+            asked.append(name)
+            return problem
+
+        return refusal
+
+    first, refuses = ask("first"), ask("refuses", "not now")
+    graph = device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool()):
+        values.add_(1)
+        assert device.guard_replays(first, waits_for_updates=False)
+        assert device.guard_replays(first, waits_for_updates=False)
+    assert not device.is_guarded(graph)
+    graph.replay()
+    assert asked == ["first"]
+    graph = device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool()):
+        values.add_(1)
+        device.guard_replays(ask("replaced"))
+        device.guard_replays(refuses)
+        device.guard_replays(first, waits_for_updates=False)
+    assert device.is_guarded(graph)
+    with pytest.raises(ReplayRefusedError, match="not now"):
+        graph.replay()
+    assert asked == ["first", "first", "refuses"]
+
+
 def test_guarded_graph_dies_with_its_last_reference() -> None:
     graph = capture(FakeDevice(), torch.zeros(1), lambda _: None)
     reference = weakref.ref(graph)

@@ -20,11 +20,11 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
-from npu_graph_runtime.errors import LayerEventError
+from npu_graph_runtime.errors import LayerEventError, ReplayRefusedError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import GraphDevice
-    from npu_graph_runtime.device import ExternalEvent
+    from npu_graph_runtime.device import DeviceGraph, ExternalEvent
 
 KEY = GraphKey(num_tokens=4)
 LAYERS = 4
@@ -305,6 +305,46 @@ def test_graph_is_captured_again_after_its_release(device: GraphDevice) -> None:
         model.events.release(KEY)
         with pytest.raises(LayerEventError, match="replayed again or released"):
             step.wait("layers.3.kv")
+
+
+def replay_twice(graph: DeviceGraph) -> None:
+    for _ in range(2):
+        graph.replay()
+
+
+@pytest.mark.parametrize("run_mode", [RunMode.FULL, RunMode.BREAKABLE], ids=lambda mode: mode.name)
+def test_graph_is_replayed_once_in_each_step_and_never_outside(
+    device: GraphDevice, run_mode: RunMode
+) -> None:
+    model = Model(device, run_mode=run_mode)
+    model.capture()
+    model.replay(1)
+    model.events.current.synchronize("layers.3.kv")
+    graph = model.graphed.graph_of(KEY)
+    with pytest.raises(ReplayRefusedError, match="outside of a step"):
+        graph.replay()
+    model.replay(2)
+    model.events.current.synchronize("layers.3.kv")
+    assert model.caches[3].tolist() == [2.0 + LAYERS] * 4
+    with (
+        pytest.raises(ReplayRefusedError, match="a second time in one step"),
+        model.events.around_replay(KEY),
+    ):
+        replay_twice(graph)
+    device.synchronize()
+    model.graphed.release(KEY)
+    model.capture()
+    with pytest.raises(LayerEventError, match="was not replayed"), model.events.around_replay(KEY):
+        pass
+    model.graphed.release(KEY)
+    model.capture()
+    model.replay(3)
+    model.events.current.synchronize("layers.3.kv")
+    # Without its events the graph is like any other.
+    graph = model.graphed.graph_of(KEY)
+    model.events.release(KEY)
+    graph.replay()
+    device.synchronize()
 
 
 def test_replay_that_failed_is_not_waited_for() -> None:

@@ -77,12 +77,13 @@ LONG_TESTS = (
     ),
     LongTests(
         name="schedules",
-        about="Run 10,000 fuzzed schedules of replay and update, 10,000 with producers, and 100"
-        " steps of every kind.",
+        about="Run 10,000 fuzzed schedules of replay and update, 10,000 with producers, 10,000 with"
+        " layer events too, and 100 steps of every kind.",
         runs=(
             "packages/attn-update/tests/test_every_kind.py --bursts=25",
             "packages/attn-update/tests/test_fuzzed_schedules.py --schedules=10000",
             "packages/attn-update/tests/producers/test_producer_schedules.py --schedules=10000",
+            "integration-tests/mixed_schedules --schedules=10000",
             "packages/attn-update/tests/test_update_lane.py --schedules=2500",
             "packages/cann-sim/tests/runtime/test_update_protocol.py --schedules=10000",
         ),

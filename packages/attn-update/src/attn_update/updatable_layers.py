@@ -31,7 +31,8 @@ class UpdatableLayers:
 
     Layers captured with the same metadata object form a parameter group, named after the first of
     them. Its lengths are read once per step. Either all layers of a graph are recorded, or none;
-    graphs of different keys may use different kinds.
+    graphs of different keys may use different kinds. If layers launch attention several times, each
+    launch has groups of its own.
 
     Args:
         lane: Lane of the device; a model and its draft share it.
@@ -47,7 +48,7 @@ class UpdatableLayers:
         self._layers = frozenset(layers)
         self._plans: dict[Hashable, UpdatePlan] = {}
         self._groups: dict[Hashable, dict[str, _Group]] = {}
-        self._captured: dict[tuple[int, str | Kind], _Group] = {}
+        self._captured: dict[tuple[int, str | Kind, str | None], _Group] = {}
         self._is_open = False
 
     @contextmanager
@@ -70,8 +71,8 @@ class UpdatableLayers:
         if not self._captured:
             self._recorder.release(key)
             return
-        plan = UpdatePlan.compile(self._recorder, key, layers=self._layers)
-        groups = {each.layers[0]: each for each in self._captured.values()}
+        plan = UpdatePlan.compile(self._recorder, key, layers=self._expected_records())
+        groups = {each.name: each for each in self._captured.values()}
         declared = {
             name: replace(group, pad=groups[name].pad) for name, group in plan.groups.items()
         }
@@ -87,6 +88,7 @@ class UpdatableLayers:
         read: Callable[[Any], Mapping[str, Lengths]],
         *,
         pad: bool = False,
+        launch: str | None = None,
     ) -> tuple[Tensor, ...]:
         """Capture the attention of a layer.
 
@@ -100,6 +102,8 @@ class UpdatableLayers:
             pad: Whether a step may have fewer sequences than were captured, as in
                 `ParameterGroup.pad`. If the kind keeps the captured block table, into which the
                 engine writes, `read` must return that table.
+            launch: Name of the launch in a layer that launches attention several times, as for
+                `Recorder.attention`. Each may have a `read` of its own.
 
         Returns:
             The outputs of the operator.
@@ -107,10 +111,12 @@ class UpdatableLayers:
         Raises:
             AttnUpdateError: From `Recorder.attention`.
         """
-        made = _Group(layers=[], read=read, pad=pad)
-        group = self._captured.setdefault((id(metadata), kind), made)
+        made = _Group(layers=[], read=read, pad=pad, launch=launch)
+        group = self._captured.setdefault((id(metadata), kind, launch), made)
         group.layers.append(layer_name)
-        return self._recorder.attention(layer_name, kind, arguments, group=group.layers[0])
+        return self._recorder.attention(
+            layer_name, kind, arguments, group=group.name, launch=launch
+        )
 
     @contextmanager
     def recording_layer(
@@ -121,6 +127,7 @@ class UpdatableLayers:
         read: Callable[[Any], Mapping[str, Lengths]],
         *,
         pad: bool = False,
+        launch: str | None = None,
     ) -> Iterator[None]:
         """Capture the attention of a layer, through the single call of its operator made inside.
 
@@ -130,6 +137,7 @@ class UpdatableLayers:
             metadata: As for `attention`.
             read: As for `attention`.
             pad: As for `attention`.
+            launch: As for `attention`; enter the context once for each launch of the layer.
 
         Raises:
             AttnUpdateError: From `Recorder.attention`.
@@ -138,7 +146,9 @@ class UpdatableLayers:
         operators = dict.fromkeys((operator, operator.partition(".")[0]), kind)
 
         def attention(arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
-            return self.attention(layer_name, kind, metadata, arguments, read, pad=pad)
+            return self.attention(
+                layer_name, kind, metadata, arguments, read, pad=pad, launch=launch
+            )
 
         with _LayerRecording(self._recorder, operators, attention):
             yield
@@ -209,6 +219,12 @@ class UpdatableLayers:
         if was_open:
             self.lane.abandon()
 
+    def _expected_records(self) -> set[str]:
+        """Return the records of the declared layers; of one that was not captured, its name."""
+        captured = [(layer, group) for group in self._captured.values() for layer in group.layers]
+        records = {group.record_of(layer) for layer, group in captured if layer in self._layers}
+        return records | self._layers.difference(layer for layer, _ in captured)
+
 
 class _LayerRecording(AutomaticRecording):  # type: ignore[no-untyped-call]
     """Passes a call made inside to the attention of one layer."""
@@ -236,6 +252,16 @@ class _Group(NamedTuple):
     layers: list[str]
     read: Callable[[Any], Mapping[str, Lengths]]
     pad: bool
+    launch: str | None
+
+    @property
+    def name(self) -> str:
+        """Under which the first of them is recorded."""
+        return self.record_of(self.layers[0])
+
+    def record_of(self, layer: str) -> str:
+        """Return the name under which a layer is recorded."""
+        return layer if self.launch is None else f"{layer}:{self.launch}"
 
 
 def _read_step(plan: UpdatePlan, name: str, given: Mapping[str, Lengths]) -> dict[str, Lengths]:

@@ -232,19 +232,23 @@ class GuardingDevice(Protocol):
     def expected_replay(self) -> ExpectedStep:
         """What the calling thread is about to replay."""
 
-    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+    def guard_replays(
+        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
+    ) -> bool:
         """Call back before each replay of the graph that this thread is capturing.
 
         Args:
             refusal: returns why the replay is rejected, or ``None``. Its argument is the ``step``
                 of `expected_replay`. It must not keep the graph alive.
+            waits_for_updates: whether the graph must not be replayed without a step of updates.
+                Only one refusal of a graph does so, the last one; the others are asked before it.
 
         Returns:
             Whether there is such a graph, captured by :meth:`GraphDevice.capture`.
         """
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be rejected."""
+        """Return whether the graph must not be replayed without a step of updates."""
 
 
 @runtime_checkable

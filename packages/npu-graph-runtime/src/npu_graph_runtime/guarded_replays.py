@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from npu_graph_runtime.errors import ReplayRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -38,6 +38,9 @@ class GuardedReplays:
         self.expected = ExpectedReplay()
         self._capturing: dict[int, DeviceGraph] = {}
         self._guarded: weakref.WeakSet[DeviceGraph] = weakref.WeakSet()
+        self._asked: weakref.WeakKeyDictionary[
+            DeviceGraph, list[Callable[[object], str | None]]
+        ] = weakref.WeakKeyDictionary()
 
     def capturing(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
@@ -45,12 +48,16 @@ class GuardedReplays:
         """Return a context manager that captures; `guard` on its thread refers to this graph."""
         return _GuardedCapture(self._capturing, graph, capture)
 
-    def guard(self, refusal: Callable[[object], str | None]) -> bool:
+    def guard(
+        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
+    ) -> bool:
         """Call back before each replay of the graph that this thread is capturing.
 
         Args:
             refusal: returns why the replay is rejected, or ``None``. Its argument is what the
                 replaying thread is expected to replay. It must not keep the graph alive.
+            waits_for_updates: whether the graph must not be replayed without a step of updates.
+                Only one refusal of a graph does so, the last one; the others are asked before it.
 
         Returns:
             Whether there is such a graph.
@@ -58,23 +65,39 @@ class GuardedReplays:
         graph: Any = self._capturing.get(threading.get_ident())
         if graph is None:
             return False
+        asked = self._asked.get(graph)
+        if asked is None:
+            asked = self._asked[graph] = []
+            graph.replay = self._asking_replay(graph, asked)
+        if not waits_for_updates:
+            if refusal not in asked:
+                asked.insert(0, refusal)
+        elif graph in self._guarded:
+            asked[-1] = refusal
+        else:
+            asked.append(refusal)
+            self._guarded.add(graph)
+        return True
+
+    def _asking_replay(
+        self, graph: Any, asked: Sequence[Callable[[object], str | None]]
+    ) -> Callable[[], None]:
         native: Callable[[Any], None] = type(graph).replay
         # A strong one would keep the graph, and its memory, until garbage is collected.
         reference = weakref.ref(graph)
         expected = self.expected
 
         def replay() -> None:
-            problem = refusal(expected.step)
-            if problem is not None:
-                raise ReplayRefusedError(problem)
+            for refusal in asked:
+                problem = refusal(expected.step)
+                if problem is not None:
+                    raise ReplayRefusedError(problem)
             native(reference())
 
-        graph.replay = replay
-        self._guarded.add(graph)
-        return True
+        return replay
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be rejected."""
+        """Return whether the graph must not be replayed without a step of updates."""
         return graph in self._guarded
 
 

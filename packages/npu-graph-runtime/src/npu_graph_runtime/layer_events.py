@@ -6,6 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from npu_graph_runtime.device import GuardingDevice
 from npu_graph_runtime.errors import LayerEventError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class LayerEvents:
         # torch_npu never frees the word of an external event.
         self._free: list[ExternalEvent] = []
         self._captured: dict[str, ExternalEvent] | None = None
+        self._replays: _Replays | None = None
         self._eager: LayerStep | None = None
         # The latest step, or the graph of the latest replay, which makes its step if asked.
         self._current: LayerStep | _Places | None = None
@@ -100,6 +102,8 @@ class LayerEvents:
                 _refuse_twice(name, captured, "capture")
                 event = self._free.pop() if self._free else self._device.create_external_event()
                 captured[name] = event
+                assert self._replays is not None  # noqa: S101
+                self._replays.guard(self._device)
                 event.record(self._device.current_stream())
         elif self._eager is not None:
             self._eager._record(name)  # noqa: SLF001 - of this file
@@ -114,23 +118,28 @@ class LayerEvents:
             )
         self.release(key)
         captured: dict[str, ExternalEvent] = {}
-        self._captured = captured
+        replays = _Replays(key)
+        self._captured, self._replays = captured, replays
         try:
             yield
         except BaseException:
             self._free.extend(captured.values())
             raise
         finally:
-            self._captured = None
-        places = _Places(self, key, self._device, self._stream, self._pool, captured)
+            self._captured = self._replays = None
+            replays.end_capture()
+        places = _Places(self, key, self._device, self._stream, self._pool, captured, replays)
         with self._lock:
             self._places[key] = places
 
     def around_replay(self, key: GraphKey) -> AbstractContextManager[object]:
         """Return what begins and ends a step; for ``GraphedCallable(around_replay=...)``.
 
+        On a `GuardingDevice` a replay outside of it, or a second one, raises `ReplayRefusedError`.
+
         Raises:
             LayerEventError: the graph was captured without these events, or its last replay failed.
+                At the end: the graph was not replayed.
         """
         places = self._latest
         # Hashing a key takes as long as a replay.
@@ -256,8 +265,10 @@ class _Places:
         stream: Stream,
         pool: object,
         events: dict[str, ExternalEvent],
+        replays: _Replays,
     ) -> None:
         self._owner = owner
+        self._replays = replays
         self.key = key
         self._device = device
         self._stream = stream
@@ -287,6 +298,7 @@ class _Places:
     def __enter__(self) -> None:
         """Begin a step: clear the words of names asked for too late, before the new replay."""
         stream = self._device.current_stream()
+        self._replays.begin()
         with self._lock:
             self.has_failed = True
             self._step, self._replaying = None, stream
@@ -309,6 +321,7 @@ class _Places:
 
     def __exit__(self, exception_type: object, *_: object) -> None:
         """End the step: its graph is replayed."""
+        self._replays.end(has_failed=exception_type is not None)
         if exception_type is None:
             self._number = self._owner._replayed(self)  # noqa: SLF001 - of this file
             self.has_failed = False
@@ -354,6 +367,7 @@ class _Places:
         """Release the relays and return the events."""
         with self._lock:
             self._step, self.has_failed = None, True
+        self._replays.is_released = True
         self._device.synchronize()
         for graph in self.relays.values():
             graph.reset()
@@ -371,6 +385,58 @@ class _Places:
             event.wait(self._stream)
             event.reset(self._stream)
         return graph
+
+
+class _Replays:
+    """The replays in a step of one captured graph, or of its segments: as many as it has."""
+
+    def __init__(self, key: GraphKey) -> None:
+        self._key = key
+        self._is_guarded = False
+        # A breakable capture replays each segment once.
+        self._is_open = True
+        self._count = 0
+        self._expected = 0
+        self.is_released = False
+
+    def guard(self, device: GraphDevice) -> None:
+        """Be asked before each replay of the graph that is captured now, if the device can."""
+        if isinstance(device, GuardingDevice):
+            asked = device.guard_replays(self._refusal, waits_for_updates=False)
+            self._is_guarded = self._is_guarded or asked
+
+    def end_capture(self) -> None:
+        self._expected = max(self._count, 1) if self._is_guarded else 0
+        self._is_open = False
+
+    def begin(self) -> None:
+        self._is_open, self._count = True, 0
+
+    def end(self, *, has_failed: bool) -> None:
+        self._is_open = False
+        if not has_failed and self._count < self._expected:
+            raise LayerEventError(
+                f"ending a step of {self._key} with layer events: its graph was not replayed, and "
+                "whoever waits for its events would wait for ever; replay it inside around_replay. "
+                "Release the graph and capture it again"
+            )
+
+    def _refusal(self, _: object) -> str | None:
+        if self.is_released:
+            return None
+        if not self._is_open:
+            return (
+                f"replaying {self._key} with layer events: it is replayed outside of a step, and "
+                "nobody would clear its events before those of the next step; replay it inside "
+                "around_replay"
+            )
+        self._count += 1
+        if self._count <= self._expected or not self._expected:
+            return None
+        return (
+            f"replaying {self._key} with layer events: it is replayed a second time in one step, "
+            "and its events would be recorded twice; begin a step for each replay"
+        )
 
 
 def _refuse_twice(name: str, recorded: Collection[str], what: str) -> None:

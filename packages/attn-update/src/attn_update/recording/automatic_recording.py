@@ -58,7 +58,9 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
             FIA v1 and v2 and paged attention, with the captured block table.
         layer_name: Names a launch by its operator and its position in the capture. A layer must get
             the same name in every capture; by default `number_layers`.
-        group: Returns the parameter group of a layer name; by default ``default`` for all.
+        group: Returns the parameter group of a layer name; by default that of `Recorder.attention`.
+        launch: Returns the name of a launch by the arguments of its call, for layers that launch
+            attention several times; `layer_name` gives these launches the name of their layer.
 
     Raises:
         UnknownNameError: The recorder has no such kind.
@@ -73,6 +75,7 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         operators: Mapping[str, str | Kind] = DEFAULT_OPERATORS,
         layer_name: Callable[[str, int], str] = number_layers,
         group: Callable[[str], str] | None = None,
+        launch: Callable[[Mapping[str, object]], str | None] | None = None,
     ) -> None:
         super().__init__(operators)
         for operator, kind in operators.items():
@@ -87,6 +90,7 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         self._operators = dict(operators)
         self._layer_name = layer_name
         self._group = group
+        self._launch = launch
 
     @property
     def is_watching(self) -> bool:
@@ -121,8 +125,9 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
             arguments: Arguments by name, without a workspace.
         """
         layer_name = self._layer_name(operator, self._recorder.position or 0)
-        group = "default" if self._group is None else self._group(layer_name)
-        return self._recorder.attention(layer_name, kind, arguments, group=group)
+        group = None if self._group is None else self._group(layer_name)
+        launch = None if self._launch is None else self._launch(arguments)
+        return self._recorder.attention(layer_name, kind, arguments, group=group, launch=launch)
 
 
 def _bind(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -384,12 +384,14 @@ class NpuDevice:
         )
         return self._replays.capturing(graph, captured)
 
-    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+    def guard_replays(
+        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
+    ) -> bool:
         """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
-        return self._replays.guard(refusal)
+        return self._replays.guard(refusal, waits_for_updates=waits_for_updates)
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether a replay of the graph may be rejected."""
+        """Return whether the graph must not be replayed without a step of updates."""
         return self._replays.is_guarded(graph)
 
     def synchronize(self) -> None:

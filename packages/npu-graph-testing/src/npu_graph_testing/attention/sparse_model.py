@@ -180,19 +180,7 @@ class SparseModel:
     ) -> list[torch.Tensor]:
         """Run all layers by the recorder."""
         first = self._sparse(0, ends, lengths, chosen)
-        fused = {
-            "query": self.fused_query,
-            "key": self.fused_cache,
-            "value": self.fused_cache,
-            "block_table": self.table,
-            "block_size": BLOCK_SIZE,
-            "input_layout": "TND",
-            "num_heads": HEADS,
-            "num_key_value_heads": HEADS,
-            "scale": 0.25,
-            **host,
-        }
-        second = self.recorder.attention("layers.1", "fused_infer_attention_v1", fused)[0]
+        second = self._fused(host)
         return [first, second, self._sparse(2, ends, lengths, chosen)]
 
     def capture(self) -> None:
@@ -272,6 +260,21 @@ class SparseModel:
 
     def _ends(self, counts: list[int]) -> list[int]:
         return [*range(1, len(counts)), self.tokens]
+
+    def _fused(self, host: dict[str, list[int]]) -> torch.Tensor:
+        arguments = {
+            "query": self.fused_query,
+            "key": self.fused_cache,
+            "value": self.fused_cache,
+            "block_table": self.table,
+            "block_size": BLOCK_SIZE,
+            "input_layout": "TND",
+            "num_heads": HEADS,
+            "num_key_value_heads": HEADS,
+            "scale": 0.25,
+            **host,
+        }
+        return self.recorder.attention("layers.1", "fused_infer_attention_v1", arguments)[0]
 
     def _sparse(
         self, layer: int, ends: torch.Tensor, lengths: torch.Tensor, chosen: torch.Tensor
