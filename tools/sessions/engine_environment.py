@@ -34,6 +34,7 @@ _PARTS = (
     "sleep",
     "failing.failures",
     "failing.seeded_failures",
+    "seeded_failures",
     "fusions",
 )
 

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engines.faults.fault_rows import conclude_faults
 from engines.faults.seeded_faults import Fault, draw_fault
@@ -30,7 +30,9 @@ from engines.vllm.failing.worker_faults import begin_failing, end_failing
 from engines.vllm.session import Variant, generate, make_engine
 from engines.vllm.without_device import stand_ins
 
-OUT = ROOT / "build" / "engines" / "vllm-seeded-failures.json"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # A load takes a second, and the engine's start less than a minute; others use the machine too.
 MOST_SECONDS, MOST_SECONDS_OF_START = 180, 900
 RANKS = 2
@@ -60,6 +62,38 @@ KINDS_OF_RANKS = (*KINDS_OF_BOTH, "death")
 ENDED = ("EngineDeadError", "Executor failed", "cancelled", "died")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FaultSession:
+    """Engines of one release, and how something fails in them.
+
+    Attributes:
+        name: Name of the file of rows.
+        engines: Variants by name.
+        kinds: Kinds of faults by name of the engine.
+        make: Creates the engine of a variant and a checkpoint.
+        begin: Starts a fault in a worker.
+        end: Ends it.
+        prepare: Declares what importing the engine needs; its result is kept alive.
+    """
+
+    name: str
+    engines: dict[str, Variant]
+    kinds: Callable[[str], tuple[str, ...]]
+    make: Callable[[Variant, Path], Any]
+    begin: Callable[[Any, Fault], None]
+    end: Callable[[Any], None] = end_failing
+    prepare: Callable[[], object] = stand_ins.prepare
+
+    @property
+    def out(self) -> Path:
+        """File of the rows."""
+        return ROOT / "build" / "engines" / f"{self.name}.json"
+
+    def draw(self, seed: int, engine: str) -> Fault:
+        """Return the fault of a seed in an engine."""
+        return draw_fault(seed, self.kinds(engine), self.engines[engine].ranks)
+
+
 def kinds_of(engine: str) -> tuple[str, ...]:
     """Return the kinds of faults of an engine."""
     return KINDS_OF_RANKS if ENGINES[engine].ranks > 1 else KINDS_OF_ONE
@@ -73,12 +107,12 @@ def drop_sequences(llm: Any) -> None:
         engine.step()
 
 
-def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
+def run_fault(session: FaultSession, llm: Any, name: str, fault: Fault) -> dict[str, Any]:
     """Run a fault in an engine; return its row."""
     before = generate(llm, fault.prompts, fault.lengths)
-    told, is_one, begin = "", ENGINES[name].ranks == 1, time.monotonic()
+    told, is_one, begin = "", session.engines[name].ranks == 1, time.monotonic()
     try:
-        llm.collective_rpc(begin_failing, args=(fault,))
+        llm.collective_rpc(session.begin, args=(fault,))
         during = generate(llm, fault.prompts, fault.lengths)
     except Exception as error:
         told = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -88,7 +122,7 @@ def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
     if told and not any(text in told for text in KINDS[fault.kind] + ENDED * (not is_one)):
         wrong.append("another error")
     if is_one or not told:
-        llm.collective_rpc(end_failing)
+        llm.collective_rpc(session.end)
     if told and is_one:
         drop_sequences(llm)
     if (is_one or not told) and generate(llm, fault.prompts, fault.lengths) != before:
@@ -103,18 +137,20 @@ def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
     }
 
 
-def run_engine(name: str, seeds: list[int], checkpoint: Path, log: Path, out: Any) -> None:
+def run_engine(
+    session: FaultSession, name: str, seeds: list[int], checkpoint: Path, log: Path, out: Any
+) -> None:
     """Run the faults of seeds in an engine in this process, which is its own; send the rows."""
     os.setsid()
     with log.open("a") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
-    llm = make_engine(ENGINES[name], checkpoint)
+    llm = session.make(session.engines[name], checkpoint)
     out.send({})
     for seed in seeds:
-        row = run_fault(llm, name, draw_fault(seed, kinds_of(name), ENGINES[name].ranks))
+        row = run_fault(session, llm, name, session.draw(seed, name))
         out.send(row)
-        if row["told"] and ENGINES[name].ranks > 1:
+        if row["told"] and session.engines[name].ranks > 1:
             # The others of its ranks wait for it, or have ended.
             break
     out.send(None)
@@ -122,13 +158,16 @@ def run_engine(name: str, seeds: list[int], checkpoint: Path, log: Path, out: An
     os._exit(0)
 
 
-def run_seeds(name: str, seeds: list[int], checkpoint: Path) -> list[dict[str, Any]]:
+def run_seeds(
+    session: FaultSession, name: str, seeds: list[int], checkpoint: Path
+) -> list[dict[str, Any]]:
     """Run seeds in as few engines as possible, with a new one after each failure; return rows."""
     context, rows = multiprocessing.get_context("fork"), []
-    log = OUT.with_name(f"{OUT.stem}-{name.replace(', ', '-').replace(' ', '-')}.log")
+    out = session.out
+    log = out.with_name(f"{out.stem}-{name.replace(', ', '-').replace(' ', '-')}.log")
     while len(rows) < len(seeds):
         receive, send = context.Pipe(duplex=False)
-        given = (name, seeds[len(rows) :], checkpoint, log, send)
+        given = (session, name, seeds[len(rows) :], checkpoint, log, send)
         process = context.Process(target=run_engine, args=given)
         process.start()
         send.close()
@@ -148,7 +187,7 @@ def run_seeds(name: str, seeds: list[int], checkpoint: Path) -> list[dict[str, A
             # The first says that the engine has started.
             rows += [row] * bool(row)
         if wrong is not None and len(rows) < len(seeds):
-            fault = draw_fault(seeds[len(rows)], kinds_of(name), ENGINES[name].ranks)
+            fault = session.draw(seeds[len(rows)], name)
             drawn = {"seed": fault.seed, "kind": fault.kind, "first": fault.first}
             rows.append({"engine": name, **drawn, "told": "", "wrong": [wrong]})
         with contextlib.suppress(ProcessLookupError):
@@ -157,13 +196,13 @@ def run_seeds(name: str, seeds: list[int], checkpoint: Path) -> list[dict[str, A
     return rows
 
 
-def main() -> int:
+def run_session(session: FaultSession, description: str | None) -> int:
     """Run all seeds; return 1 if one did not end as it should."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seeds", type=int, default=500, help="how many, over all engines")
     parser.add_argument("--first-seed", type=int, default=0)
-    alone = [name for name, variant in ENGINES.items() if variant.ranks == 1]
-    parser.add_argument("--engines", nargs="*", default=alone, choices=ENGINES)
+    alone = [name for name, variant in session.engines.items() if variant.ranks == 1]
+    parser.add_argument("--engines", nargs="*", default=alone, choices=session.engines)
     options = parser.parse_args()
     stand_ins.set_environment()
     os.environ |= {
@@ -171,12 +210,12 @@ def main() -> int:
         # How long the engine waits for a worker's answer.
         "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "60",
     }
-    kept = stand_ins.prepare()
+    kept = session.prepare()
     import torch
     import vllm_ascend.platform  # noqa: F401
     from engines.models.tiny_qwen3 import write_checkpoint
 
-    OUT.parent.mkdir(parents=True, exist_ok=True)
+    session.out.parent.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     with tempfile.TemporaryDirectory() as folder:
@@ -184,11 +223,24 @@ def main() -> int:
         write_checkpoint(checkpoint, num_layers=2, dtype=torch.bfloat16)
         for number, name in enumerate(options.engines):
             begin = time.monotonic()
-            rows += run_seeds(name, list(seeds[number :: len(options.engines)]), checkpoint)
+            own = list(seeds[number :: len(options.engines)])
+            rows += run_seeds(session, name, own, checkpoint)
             print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
-            OUT.write_text(json.dumps(rows, indent=1))
+            session.out.write_text(json.dumps(rows, indent=1))
     del kept
     return conclude_faults(rows, "vLLM with vllm-npu-graph, faults that seeds decide")
+
+
+def main() -> int:
+    """Run all seeds; return 1 if one did not end as it should."""
+    session = FaultSession(
+        name="vllm-seeded-failures",
+        engines=ENGINES,
+        kinds=kinds_of,
+        make=make_engine,
+        begin=begin_failing,
+    )
+    return run_session(session, __doc__)
 
 
 if __name__ == "__main__":
