@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.fusions.halves import HALVES, Parts, slices_problem
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
-__all__ = ["Activation", "halves_patterns", "halves_problem"]
+    from fx_passes.matching.combined_pattern import Linked
+    from fx_passes.rewriting.rule import Pattern
+
 
 Activation = Callable[["Tensor"], "Tensor"]
 """What is applied to the gate, in a pattern."""
-
-Pattern = Callable[..., "dict[str, Tensor]"]
 
 _REQUIREMENTS = (
     Requirement.on_npu("x"),
@@ -34,26 +34,11 @@ def halves_patterns(activation: Activation) -> tuple[Pattern, ...]:
     Each has the parameters `x` and `dim`, and the output `y`.
     """
 
-    def chunked(x: Tensor, dim: int) -> dict[str, Tensor]:
-        halves = torch.ops.aten.chunk(x, 2, dim)
-        return {"y": activation(halves[0]) * halves[1]}
+    def gated(parts: Parts) -> Linked:
+        _, gate, up = parts
+        return None, {"y": activation(gate) * up}
 
-    def split_in_equal_parts(x: Tensor, size: int, dim: int) -> dict[str, Tensor]:
-        halves = torch.ops.aten.split.Tensor(x, size, dim)
-        return {"y": activation(halves[0]) * halves[1]}
-
-    def split_in_sizes(x: Tensor, sizes: Sequence[int], dim: int) -> dict[str, Tensor]:
-        halves = torch.ops.aten.split_with_sizes(x, sizes, dim)
-        return {"y": activation(halves[0]) * halves[1]}
-
-    def sliced(
-        x: Tensor, dim: int, start: int | None, middle: int, next_middle: int, end: int | None
-    ) -> dict[str, Tensor]:
-        gate = torch.ops.aten.slice.Tensor(x, dim, start, middle, 1)
-        up = torch.ops.aten.slice.Tensor(x, dim, next_middle, end, 1)
-        return {"y": activation(gate) * up}
-
-    return chunked, split_in_equal_parts, split_in_sizes, sliced
+    return tuple(combine(halves, gated) for halves in HALVES)
 
 
 def halves_problem(match: Match) -> NoMatch | None:
@@ -62,10 +47,7 @@ def halves_problem(match: Match) -> NoMatch | None:
 
 
 def _cut_problem(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x", "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, y = tensors
+    x, y = match.tensor("x"), match.tensor("y")
     bound = match.bound
     if bound["dim"] not in {-1, x.dim() - 1}:
         return NoMatch(f"the halves are along dimension {bound['dim']} of {x.dim()}, not the last")
@@ -74,24 +56,4 @@ def _cut_problem(match: Match) -> NoMatch | None:
         return NoMatch(f"the last dimension must be a number, found {size} and {half}")
     if 2 * half != size or not all(map(sizes_equal, x.shape[:-1], y.shape[:-1])):
         return NoMatch(f"{list(y.shape)} is not half of {list(x.shape)}")
-    if "start" in bound and not _slices_are_halves(match, size):
-        return NoMatch(
-            f"the slices [{bound['start']}:{bound['middle']}] and "
-            f"[{bound['next_middle']}:{bound['end']}] are not the two halves of {size}"
-        )
-    return None
-
-
-def _slices_are_halves(match: Match, size: int) -> bool:
-    def place(name: str, default: int) -> object:
-        value = match.bound[name]
-        if value is None:
-            return default
-        if not isinstance(value, int):
-            return value
-        return max(value + size, 0) if value < 0 else min(value, size)
-
-    half = size // 2
-    expected = (0, half, half, size)
-    names = (("start", 0), ("middle", size), ("next_middle", 0), ("end", size))
-    return tuple(place(name, default) for name, default in names) == expected
+    return slices_problem(bound, size)
