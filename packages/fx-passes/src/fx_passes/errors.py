@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FingerprintError",
-    "FxPassesError",
-    "PassError",
-    "PatternError",
-    "PipelineError",
-    "RuleError",
-    "TraceError",
-]
-
 
 class FxPassesError(Exception):
     """Everything that this package raises on purpose."""

@@ -18,7 +18,6 @@ from fx_passes.errors import FingerprintError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["fingerprint_of_code", "fingerprint_of_functions"]
 
 # Their versions are in the hash of a pipeline, so what belongs to them counts with its name.
 _VERSIONED = frozenset({"fx_passes", "torch", "torch_npu"})

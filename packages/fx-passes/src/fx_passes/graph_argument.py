@@ -10,8 +10,6 @@ from torch.fx import Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["literals_equal", "nodes_in", "number_of_dtype", "value_of"]
-
 
 def nodes_in(argument: object) -> Iterator[Node]:
     """Yield every node inside an argument, depth first, repeated where it is repeated."""

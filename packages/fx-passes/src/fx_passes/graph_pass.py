@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 
     from torch.fx import GraphModule
 
-__all__ = [
-    "FunctionPass",
-    "GraphPass",
-    "NormalizePass",
-    "RulePass",
-    "pass_problem",
-    "passes_problem",
-    "rules_problem",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPass(ABC):

@@ -12,8 +12,6 @@ from fx_passes.errors import PipelineError
 if TYPE_CHECKING:
     from fx_passes.pipeline import Pipeline
 
-__all__ = ["PassSelection", "TokenRange"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRange:

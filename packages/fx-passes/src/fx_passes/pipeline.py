@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from torch.fx import GraphModule
 
-__all__ = ["PassObserver", "Pipeline", "PipelineResult"]
-
 
 class PassObserver(Protocol):
     """Looks on between passes. May raise a `PassError`; must not change the graph."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
     from torch.fx.node import Argument
 
-__all__ = ["GraphSnapshot"]
-
 
 @dataclass(frozen=True)
 class _Record:

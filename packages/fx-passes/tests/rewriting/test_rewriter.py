@@ -168,3 +168,37 @@ def test_list_argument_next_to_a_bound_literal_is_reached_from_the_list() -> Non
     (report,) = fx_passes.apply_rules(module.graph, (rule,))
 
     assert [miss.reason for miss in report.near_misses] == ["found along 1"]
+
+
+@pytest.mark.parametrize("read", ["tensor", "results"])
+def test_check_that_reads_an_unknown_value_is_a_near_miss(read: str) -> None:
+    module = module_of()
+    for node in module.graph.nodes:
+        node.meta.pop("val", None)
+        node.meta.pop("example_value", None)
+
+    def check(match: fx_passes.Match) -> fx_passes.NoMatch | None:
+        getattr(match, read)("x")
+        return None
+
+    (report,) = fx_passes.apply_rules(module.graph, (replace(RULE, check=check),))
+
+    assert [miss.reason for miss in report.near_misses] == ["no tensor metadata for `x`"]
+    assert report.matches == ()
+
+
+@pytest.mark.parametrize("read", ["tensor", "results", "node"])
+def test_rewrite_that_reads_what_is_not_there_names_it(read: str) -> None:
+    def pattern(x: Tensor, factor: float) -> dict[str, Tensor]:
+        return {"z": x * factor}
+
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        del build
+        return {"z": getattr(match, read)("factor")}
+
+    module = capture_graph(lambda x: x * 2.0, random_tensors((3, 4)))
+    fx_passes.normalize_graph(module)
+    rule = fx_passes.Rule(name="times", patterns=(pattern,), rewrite=rewrite)
+
+    with pytest.raises(fx_passes.errors.RuleError, match="`factor`"):
+        fx_passes.apply_rules(module.graph, (rule,))

@@ -45,27 +45,21 @@ class CaptureSizes:
         self._buckets = tuple(buckets)
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate from the smallest to the largest size."""
         return iter(self._sizes)
 
     def __len__(self) -> int:
-        """Return how many sizes there are."""
         return len(self._sizes)
 
     def __contains__(self, size: object) -> bool:
-        """Return whether a number is a capture size."""
         return size in self._sizes
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the sizes are the same."""
         return isinstance(other, CaptureSizes) and self._sizes == other._sizes
 
     def __hash__(self) -> int:
-        """Return a hash of the sizes."""
         return hash(self._sizes)
 
     def __repr__(self) -> str:
-        """Return the sizes in the form of a constructor call."""
         return f"CaptureSizes({list(self._sizes)})"
 
     @property

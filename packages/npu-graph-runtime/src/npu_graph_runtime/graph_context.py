@@ -9,8 +9,6 @@ from npu_graph_runtime.errors import ContextThreadError, GraphKeyError
 from npu_graph_runtime.run_mode import RunMode
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from npu_graph_runtime.capturing.capture_session import CaptureSession
@@ -122,11 +120,6 @@ class _Run:
         context.key = self._key
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, _error: object, _traceback: object, /) -> None:
         context = self._context
         context._thread, context.mode, context.key = self._previous  # noqa: SLF001

@@ -45,7 +45,6 @@ class GraphKey:
     _hash: int = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the values and compute the hash."""
         self._check_types()
         if self.num_tokens < 1:
             raise GraphKeyError(
@@ -87,7 +86,6 @@ class GraphKey:
                 )
 
     def __hash__(self) -> int:
-        """Return the hash computed on construction."""
         return self._hash
 
     def __reduce__(self) -> tuple[Callable[[], GraphKey], tuple[()]]:
@@ -103,7 +101,6 @@ class GraphKey:
         return functools.partial(type(self), **values), ()
 
     def __str__(self) -> str:
-        """Return the key without default values, for messages."""
         parts = [f"num_tokens={self.num_tokens}"]
         if self.num_sequences is not None:
             parts.append(f"num_sequences={self.num_sequences}")

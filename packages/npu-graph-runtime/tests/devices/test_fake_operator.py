@@ -8,10 +8,10 @@ import torch
 from npu_graph_runtime.devices.fake_operator import (
     is_python_operator,
     returned_arguments,
-    run_kernel,
     schema_name,
     written_arguments,
 )
+from npu_graph_runtime.torch_internals import run_cpu_kernel
 
 ATEN = torch.ops.aten
 X, Y = torch.ones(2), torch.zeros(2)
@@ -58,4 +58,4 @@ def test_operator_registered_from_python_is_found_and_run(key: str) -> None:
         operator = torch.ops.fake_operator_test.double.named
         assert is_python_operator(operator)
         assert not is_python_operator(torch.ops.fake_operator_test.other.default)
-        assert run_kernel(operator, (X,), {}).tolist() == [2.0, 2.0]
+        assert run_cpu_kernel(operator, (X,), {}).tolist() == [2.0, 2.0]

@@ -197,7 +197,7 @@ def test_comparison_tells_a_flag_from_a_number() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["absent/r.json", "a_file/r.json", "", "a" * 250, "."])
+@pytest.mark.parametrize("name", ["absent/r.json", "a_file/r.json", "", "a" * 254, "."])
 def test_file_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -32,7 +32,6 @@ class AddressedEvent:
         _check("aclrtRecordEvent", calls.record_event(self._event, pointer(stream)))
 
     def __del__(self) -> None:
-        """Destroy the event."""
         if hasattr(self, "_event"):
             self._calls.destroy_event(self._event)
 

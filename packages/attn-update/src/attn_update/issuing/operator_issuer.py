@@ -136,14 +136,7 @@ def update_error(
     error: Exception,
     notes: list[str],
 ) -> UpdateError:
-    """Return the error for a failed update.
-
-    Args:
-        plan: Plan of the step.
-        update: The failed update.
-        error: The cause.
-        notes: Later failures.
-    """
+    """Return the error for a failed update."""
     also = "".join(f"; {note}" for note in notes)
     return UpdateError(
         f"updating {update.operator} of layer {update.layer_name!r}, key {plan.key!r}: {error}"

@@ -43,7 +43,6 @@ class ProducedMemory:
     storage_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Note how large its storage is."""
         self.storage_bytes = self.tensor.untyped_storage().nbytes()
 
     @property

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.rule import Rule
 
-__all__ = ["vllm_ascend_dialect"]
 
 _NO_GROUPS: Mapping[str, str] = MappingProxyType({})
 

@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet
 from fx_passes.rewriting.rule import Rule
@@ -17,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["collective_rules"]
 
 _WAIT = "_c10d_functional::wait_tensor"
 # vLLM's name of the group whose ranks `sequence_parallel_chunk_impl` cuts by.
@@ -89,12 +87,10 @@ def _rewrite_all_reduce(
     match: Match, build: GraphBuilder, *, process_groups: Mapping[str, str]
 ) -> dict[str, Node]:
     bound, value = match.bound, match.value("reduced")
-    group, x = bound["group"], bound["x"]
-    if not isinstance(group, str):
-        raise RuleError("rewriting vllm::all_reduce: the match was not checked")
+    name, x = process_groups[str(bound["group"])], bound["x"]
     if "weight" in bound:
         x = build.call("aten::linear", x, bound["weight"], bound["bias"], val=value)
-    started = build.call("_c10d_functional::all_reduce", x, "sum", process_groups[group], val=value)
+    started = build.call("_c10d_functional::all_reduce", x, "sum", name, val=value)
     return {"reduced": build.call(_WAIT, started, val=value)}
 
 
@@ -110,10 +106,7 @@ def _rewrite_gather(
 
 
 def _rewrite_own_chunk(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, x = match.bound, match.bound["x"]
-    if not isinstance(x, Node):
-        raise RuleError(f"taking the own part of what was gathered: `x` is {x!r}, expected a node")
-    replaced = {"own": x}
+    bound, replaced = match.bound, {"own": match.node("x")}
     if "whole" in match.needed:
         arguments = [bound[name] for name in ("x", "dim", "size", "group")]
         replaced["whole"] = build.call("vllm::all_gather", *arguments, val=match.value("whole"))
@@ -122,10 +115,7 @@ def _rewrite_own_chunk(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 def _rewrite_chunk_residual(match: Match, build: GraphBuilder) -> dict[str, Node]:
     del build
-    residual = match.bound["residual"]
-    if not isinstance(residual, Node):
-        raise RuleError("rewriting vllm::maybe_chunk_residual: `residual` is no node")
-    return {"chunk": residual}
+    return {"chunk": match.node("residual")}
 
 
 def collective_rules(

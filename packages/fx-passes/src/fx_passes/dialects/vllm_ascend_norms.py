@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.mx_quantized import mx_quantized
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import (
     build_dynamic_quant,
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Check, Pattern
 
-__all__ = ["GATHER", "gathered", "norm_rules"]
 
 GATHER = "vllm::maybe_all_gather_and_maybe_unpad"
 _NORM = "_C_ascend::npu_add_rms_norm_bias"
@@ -130,8 +128,7 @@ class _Ending:
 
 
 def _check(match: Match, *, check: Check) -> NoMatch | None:
-    x = match.value("x")
-    if "gather" in match.bound and isinstance(x, torch.Tensor) and x.dim() < 2:
+    if "gather" in match.bound and match.tensor("x").dim() < 2:
         return NoMatch("`x` has 1 dimension, along which it is gathered and quantised")
     return check(match)
 
@@ -140,13 +137,11 @@ def _rewrite(
     match: Match, build: GraphBuilder, *, kernel: Callable[..., Node], results: Mapping[str, int]
 ) -> dict[str, Node]:
     """Build a kernel, and the gathering of its results if the match gathers."""
-    quant, x, bound = match.value("quant"), match.value("x"), match.bound
-    static = [match.value(name) for name in ("quantized", "second") if name in results]
-    given = quant if isinstance(quant, (tuple, list)) else static
-    values = [value for value in given if isinstance(value, torch.Tensor)]
-    if not isinstance(x, torch.Tensor) or len(values) < len(given):
-        raise RuleError("building a norm with quantisation: the match was not checked")
-    rows = x.shape[0]
+    bound, rows = match.bound, match.tensor("x").shape[0]
+    if "quant" in match.labels:
+        values = match.results("quant")
+    else:
+        values = tuple(match.tensor(name) for name in ("quantized", "second") if name in results)
     # On this side of the gathering there are as many rows as in `x`.
     shards = [value.new_empty((rows, *value.shape[1:])) for value in values]
     fused = kernel(match, build, *shards)

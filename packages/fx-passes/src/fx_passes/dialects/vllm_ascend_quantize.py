@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.dialects.vllm_ascend_norms import GATHER, gathered
-from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.rewriting.rule import Rule
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["quantize_rules"]
 
 _QUANTIZE = "vllm::quantize"
 _QINT8 = 12
@@ -36,21 +34,16 @@ def _gathered(
 
 
 def _check_gathered(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x", "quantized")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, _ = tensors
+    x = match.tensor("x")
     if x.dim() < 2:
         return NoMatch(f"`x` has {x.dim()} dimension, along which it is gathered and quantised")
     return None
 
 
 def _rewrite_gathered(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, x, quantized = match.bound, match.value("x"), match.value("quantized")
-    if not isinstance(x, torch.Tensor) or not isinstance(quantized, torch.Tensor):
-        raise RuleError("quantising before rows are gathered: the match was not checked")
+    bound, quantized = match.bound, match.tensor("quantized")
     parameters = [bound[name] for name in ("scale", "reciprocal", "offset")]
-    shard = quantized.new_empty(x.shape)
+    shard = quantized.new_empty(match.tensor("x").shape)
     own = build.call(_QUANTIZE, bound["x"], *parameters, val=shard)
     return {"quantized": build.call(GATHER, own, bound["gather"], bound["experts"], val=quantized)}
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["ir_norm_rules"]
 
 _NORM = "vllm_ir::rms_norm"
 _ADD_NORM = "vllm_ir::fused_add_rms_norm"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from fx_passes.pipeline import Pipeline
 
-__all__ = ["FunctionalBackend"]
-
 
 def _forward(graph_module: GraphModule) -> Callable[..., object]:
     return graph_module.forward

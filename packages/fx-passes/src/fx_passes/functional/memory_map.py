@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
-__all__ = ["MemoryMap", "is_view_operator", "returns_argument"]
 
 aten = torch.ops.aten
 _ASK_FOR_SIZES = frozenset(

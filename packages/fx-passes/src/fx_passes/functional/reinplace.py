@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule
 
 
-__all__ = ["ReinplacePass", "reinplace_graph"]
-
 aten = torch.ops.aten
 _VIEWS_OF_SCATTERS = MappingProxyType(
     {

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
 
-__all__ = ["MX_QUANTIZE", "mx_quant_problem", "mx_quantized"]
 
 MX_QUANTIZE = "npu::npu_dynamic_mx_quant"
 """The quantisation that graphs hold."""
@@ -36,9 +35,9 @@ def mx_quantized(
 
 def mx_quant_problem(match: Match) -> NoMatch | None:
     """Return why the quantisation is not along the last dimension in the kernels' one manner."""
-    bound, x = match.bound, match.value("x")
-    if not isinstance(x, torch.Tensor) or not isinstance(match.value("quant"), (tuple, list)):
-        return NoMatch("no tensor metadata for the quantised values")
+    bound, x = match.bound, match.tensor("x")
+    # The rewrite needs their fake values.
+    match.results("quant")
     if bound["axis"] not in {-1, x.dim() - 1}:
         return NoMatch(f"quantisation along axis {bound['axis']} of {x.dim()}, not the last")
     if bound["block"] != _BLOCK:

@@ -31,8 +31,6 @@ from fx_passes.generic_passes.noops import remove_double_reciprocal, remove_noop
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
 
-__all__ = ["default_npu_pipeline"]
-
 
 def default_npu_pipeline(*, soc: str = "") -> Pipeline:
     """Return the pipeline of all fusions for NPUs; rules of wider patterns come first.

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = [
-    "INT8",
-    "cast",
-    "dynamic_dtype_problem",
-    "inverse_scale",
-    "is_int8",
-    "quantize_problem",
-    "quantized_values",
-    "row_quantized",
-    "static_quantized",
-]
 
 INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
 """What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
@@ -47,22 +36,6 @@ def row_quantized(values: Tensor, smooth: Tensor | None, dtype: object) -> Linke
     quant = torch.ops.npu.npu_dynamic_quant(values, smooth_scales=smooth, dst_type=dtype)
     quant = label(quant, "quant")
     return None, {"quantized": quant[0], "scale": quant[1]}
-
-
-def quantized_values(match: Match) -> tuple[Tensor, Tensor]:
-    """Return the fake values of the scales and offset of a match's quantisation.
-
-    Args:
-        match: A match that has the label `quant` on the quantisation.
-
-    Raises:
-        RuleError: The quantisation has no fake values; the check should have rejected it.
-    """
-    quant = match.value("quant")
-    if not isinstance(quant, (tuple, list)):
-        raise RuleError("building a fused quantisation: what it replaces has no tensor metadata")
-    quantized, scale = quant
-    return quantized, scale
 
 
 def dynamic_dtype_problem(match: Match) -> NoMatch | None:
@@ -86,10 +59,7 @@ def quantize_problem(match: Match, values: str) -> NoMatch | None:
         match: The match.
         values: Name of a tensor of as many dimensions as the one that is quantised.
     """
-    tensors = match.tensors(values)
-    if isinstance(tensors, NoMatch):
-        return tensors
-    rank, bound = tensors[0].dim(), match.bound
+    rank, bound = match.tensor(values).dim(), match.bound
     if bound["dtype"] not in INT8:
         return NoMatch(f"quantisation to {bound['dtype']}; the kernel gives int8")
     if bound["axis"] not in {-1, rank - 1}:

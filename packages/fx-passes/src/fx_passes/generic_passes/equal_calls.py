@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from fx_passes.torch_internals import OpOverload
 
-__all__ = ["ShareEqualCallsPass", "preparing_operators"]
-
 
 def preparing_operators() -> frozenset[OpOverload]:
     """Return the operators that rewrites prepare arguments with.

@@ -7,8 +7,6 @@ from types import MappingProxyType
 
 import torch
 
-__all__ = ["holds_every_value"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Range:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ["FoldConstantsPass"]
-
 _BUFFER = "_fx_passes_constant_"
 
 

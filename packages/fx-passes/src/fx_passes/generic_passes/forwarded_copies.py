@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule
 
 
-__all__ = ["ForwardCopiesPass"]
-
 _COPY = torch.ops.aten.copy_.default
 _NOTHING = RuleReport(rule="forward_copies", absent=(str(_COPY),))
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_multiply_add"]
-
 
 def _by_number(x: Tensor, factor: float, addend: Tensor) -> dict[str, Tensor]:
     return {"y": x * factor + addend}

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.generic_passes.exact_casts import holds_every_value
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_dense, sizes_equal
@@ -18,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["remove_double_reciprocal", "remove_noops"]
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
@@ -102,10 +99,7 @@ def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
 
 def _nothing_changes(match: Match) -> NoMatch | None:
     """Return the changes of a view, cast or copy besides the memory."""
-    tensors = match.tensors("x", "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, y = tensors
+    x, y = match.tensor("x"), match.tensor("y")
     if x.dtype != y.dtype or x.dim() != y.dim() or not all(map(sizes_equal, x.shape, y.shape)):
         return NoMatch(f"{list(x.shape)} {x.dtype} becomes {list(y.shape)} {y.dtype}")
     # Also those of dimensions of size one, which operators and callers may read.
@@ -129,10 +123,7 @@ def _laid_out_as_before(match: Match) -> NoMatch | None:
     contiguous values: a later `view` of the result may only fit the latter.
     """
     views = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}  # noqa: SLF001
-    tensors = match.tensors("x", "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, y = tensors
+    x, y = match.tensor("x"), match.tensor("y")
     if is_dense(x) or all(node.target in views for node in match.nodes):
         return None
     if all(isinstance(size, int) for size in (*x.shape, *x.stride(), *y.shape)):
@@ -159,10 +150,7 @@ def _every_value_comes_back(match: Match) -> NoMatch | None:
 
 def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
     del build
-    x = match.bound["x"]
-    if not isinstance(x, Node):
-        raise RuleError(f"removing a no-op: its input is {x!r}, expected a node")
-    return {"y": x}
+    return {"y": match.node("x")}
 
 
 def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:

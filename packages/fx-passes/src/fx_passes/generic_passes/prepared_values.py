@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import GraphModule
 
-__all__ = ["PreparedValues", "prepared_values_of"]
-
 
 class _Seen(NamedTuple):
     """The state of a weight when values were computed from it."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
-__all__ = ["ExampleTracer", "TracedFunction", "parameters_of"]
 
 # Any factor that no literal of a model is a multiple of by chance.
 _OTHER_FLOAT = 1.0390625

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from fx_passes.pipeline import Pipeline, PipelineResult
 
-__all__ = ["PostGradPasses"]
 
 _KEY = "fx_passes"
 

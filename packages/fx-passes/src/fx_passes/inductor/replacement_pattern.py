@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from fx_passes.inductor.example_trace import ExampleTracer, TracedFunction
 
-__all__ = ["Conditions", "ReplacementPattern", "expression_of"]
-
 
 def expression_of(value: object) -> object:
     """Return a size as a sympy expression; whatever else it is, as it is."""
@@ -49,17 +47,15 @@ class Conditions:
         guards = dict.fromkeys(guard.expr for guard in tracer.shapes.guards)
         return cls(tensors=MappingProxyType(tracer.tensors), guards=tuple(guards))
 
-    def dtypes(self, match: Match) -> dict[str, torch.dtype] | NoMatch:
+    def dtypes(self, match: Match) -> dict[str, torch.dtype]:
         """Return the dtypes in a match that are not those of the example inputs."""
         found: dict[str, torch.dtype] = {}
         for name, example in self.tensors.items():
             if name not in match.bound:
                 continue
-            tensors = match.tensors(name)
-            if isinstance(tensors, NoMatch):
-                return tensors
-            if tensors[0].dtype != example.dtype:
-                found[name] = tensors[0].dtype
+            dtype = match.tensor(name).dtype
+            if dtype != example.dtype:
+                found[name] = dtype
         return found
 
     def sizes(self, match: Match) -> dict[sympy.Symbol, sympy.Expr] | NoMatch:
@@ -68,10 +64,7 @@ class Conditions:
         for name, example in self.tensors.items():
             if name not in match.bound:
                 continue
-            tensors = match.tensors(name)
-            if isinstance(tensors, NoMatch):
-                return tensors
-            (found,) = tensors
+            found = match.tensor(name)
             if found.dim() != example.dim():
                 return NoMatch(
                     f"`{name}` has {found.dim()} dimensions, the example input {example.dim()}"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.pattern import CompiledPattern
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["MatchForExtraCheck", "rule_from_replacement"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MatchForExtraCheck:
@@ -108,8 +106,6 @@ class _Replacement:
     def _traced_for(self, match: Match) -> _Traced | NoMatch:
         """Return the functions as they are on the dtypes of a match."""
         dtypes = self.traced.conditions.dtypes(match)
-        if isinstance(dtypes, NoMatch):
-            return dtypes
         others = ", ".join(f"`{name}` is {dtype}" for name, dtype in dtypes.items())
         found = self._variant(dtypes)
         if isinstance(found, PatternError):

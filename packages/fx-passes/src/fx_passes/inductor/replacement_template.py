@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["ReplacementTemplate"]
-
 
 @dataclass(frozen=True)
 class _Parameter:
@@ -63,11 +61,6 @@ class ReplacementTemplate:
     @classmethod
     def read(cls, name: str, traced: TracedFunction, device: torch.device) -> ReplacementTemplate:
         """Read a template from a trace.
-
-        Args:
-            name: Name of the function, for messages.
-            traced: The trace.
-            device: The device of the example inputs.
 
         Raises:
             PatternError: The function creates constants, or calls something that is not an

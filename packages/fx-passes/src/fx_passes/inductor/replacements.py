@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fx_passes.inductor.replacement_rule import MatchForExtraCheck
     from fx_passes.rewriting.rule import Rule
 
-__all__ = ["Replacements"]
-
 
 class Replacements:
     """Collects the patterns of code that calls `register_replacement` of npugraph_ex or torchair.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Link", "Linked", "combine"]
 
 Linked = tuple[object, "dict[str, Tensor]"]
 """What a part of a pattern hands to the next part, and outputs of the pattern by name."""

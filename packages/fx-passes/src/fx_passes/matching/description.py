@@ -8,8 +8,6 @@ from torch.fx import Node
 
 from fx_passes.matching.pattern import PatternCall, PatternElement, PatternParameter
 
-__all__ = ["describe"]
-
 
 def describe(item: object) -> str:
     """Return the description of a pattern value, or a graph's node or literal, for reports."""

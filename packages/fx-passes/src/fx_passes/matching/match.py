@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
+from fx_passes.errors import RuleError
 from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.memory.effect import EffectTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Match", "NoMatch"]
+
+class UnknownTensorError(RuleError):
+    """A match has no fake tensor of some name; in a check, the reason why there is no match."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,19 +73,46 @@ class Match:
         node = self.outputs.get(name, self.labels.get(name))
         return None if node is None else value_of(node)
 
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return the fake tensor of a parameter, output or label.
+
+        Raises:
+            UnknownTensorError: There is none. A check need not catch it: the rule then does not
+                apply.
+        """
+        value = self.value(name)
+        if isinstance(value, torch.Tensor):
+            return value
+        raise UnknownTensorError(f"no tensor metadata for `{name}`")
+
+    def results(self, name: str) -> tuple[torch.Tensor, ...]:
+        """Return the fake tensors of an output or label that has several.
+
+        Raises:
+            UnknownTensorError: As `tensor`.
+        """
+        value = self.value(name)
+        if isinstance(value, (tuple, list)):
+            return tuple(value)
+        raise UnknownTensorError(f"no tensor metadata for `{name}`")
+
+    def node(self, name: str) -> Node:
+        """Return the node of a parameter.
+
+        Raises:
+            RuleError: The parameter is a literal.
+        """
+        node = self.bound[name]
+        if isinstance(node, Node):
+            return node
+        raise RuleError(f"`{name}` is {node!r}, expected a node")
+
     def tensors(self, *names: str) -> tuple[torch.Tensor, ...] | NoMatch:
         """Return the fake tensors of some names, or why one is unknown."""
-        found: list[torch.Tensor] = []
-        bound = self.bound
-        for name in names:
-            node = bound.get(name)
-            value = node.meta.get("val") if isinstance(node, Node) else None
-            if value is None:
-                value = self.value(name)
-            if not isinstance(value, torch.Tensor):
-                return NoMatch(f"no tensor metadata for `{name}`")
-            found.append(value)
-        return tuple(found)
+        try:
+            return tuple([self.tensor(name) for name in names])
+        except UnknownTensorError as error:
+            return NoMatch(str(error))
 
 
 @dataclass(frozen=True, eq=False)

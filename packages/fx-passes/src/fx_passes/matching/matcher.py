@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.search_program import SearchFailure, SearchProgram
     from fx_passes.normal_form.operator_signature import SignatureTable
 
-__all__ = ["Matcher", "Miss"]
-
 
 class _Unset:
     """The type of the marker for a pattern node that is not bound yet."""

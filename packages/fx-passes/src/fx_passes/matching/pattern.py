@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.search_program import SearchProgram
 
-__all__ = [
-    "CompiledPattern",
-    "PatternCall",
-    "PatternElement",
-    "PatternNode",
-    "PatternParameter",
-    "compile_pattern",
-    "equivalent_operators",
-    "label",
-    "matching_operator",
-    "read_pattern",
-]
 
 T = TypeVar("T")
 

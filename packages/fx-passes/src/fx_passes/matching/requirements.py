@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["Requirement", "first_unmet", "is_dense", "sizes_equal"]
 
 Tensors = tuple[torch.Tensor, ...]
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Solution = tuple[object, ...]
     SearchProgram = Callable[[Node, Bind, list[Solution], int], "SearchFailure | None"]
 
-__all__ = ["SearchFailure", "compile_search"]
 
 # Only a pattern of many sums of anything needs more; then the search stays linear in the graph.
 _TURNS = 512

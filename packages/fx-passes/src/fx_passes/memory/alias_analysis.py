@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
-__all__ = ["AliasAnalysis"]
 
 _GIVEN = frozenset({"placeholder", "get_attr"})
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from fx_passes.torch_internals import FunctionSchema
 
-__all__ = ["PREPARED_VALUES", "Effect", "EffectTable"]
 
 PREPARED_VALUES = "_fx_passes_prepared_values_"
 """What the names of modules begin with that give values prepared of weights."""

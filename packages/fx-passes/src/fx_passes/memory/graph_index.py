@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph, Node
 
-__all__ = ["nodes_by_target"]
-
 
 def nodes_by_target(graph: Graph) -> Mapping[tuple[str, object], Collection[Node]]:
     """Return the nodes of a graph by kind and, for functions, by target; in no certain order.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
-__all__ = ["OutsideWrites"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class OutsideWrites:

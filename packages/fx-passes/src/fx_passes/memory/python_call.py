@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["PythonCall"]
 
 _IN_PLACE = frozenset(
     {

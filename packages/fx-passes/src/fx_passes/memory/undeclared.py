@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ALWAYS_VIEWS",
-    "COMPUTES",
-    "RETURNS_MEMORY_OF_ARGUMENTS",
-    "UNDECLARED_RESULTS",
-    "UNDECLARED_WRITES",
-]
 
 _RUNNING = ("running_mean", "running_var")
 

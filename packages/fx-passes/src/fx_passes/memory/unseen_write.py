@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from fx_passes.memory.effect import EffectTable
 
-__all__ = ["witness_of_write"]
 
 _GIVEN = frozenset({"placeholder", "get_attr"})
 

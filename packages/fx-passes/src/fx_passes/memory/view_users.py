@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from fx_passes.memory.effect import EffectTable
 
-__all__ = ["escapes", "meets_its_source", "needs_contiguous", "shows_layout", "views_of"]
-
 
 def views_of(node: Node, effects: EffectTable) -> Iterator[Node]:
     """Yield the nodes that may be a value or a view of it, and their views."""
@@ -146,11 +144,6 @@ def meets_its_source(copy: Node, source: Node, effects: EffectTable) -> bool:
 
     It may then separate reads from writes, once functional operators write in
     place again. Higher-order operators such as `auto_functionalized_v2` are unknown.
-
-    Args:
-        copy: The copy.
-        source: Its source.
-        effects: Reports what shares memory.
     """
     base = _base_of(source, effects)
     copies = {copy, *views_of(copy, effects)}

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["Call", "CallTranslator"]
 
 _BINARY = types.MappingProxyType(
     {

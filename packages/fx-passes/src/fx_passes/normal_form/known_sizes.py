@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph, Node
 
-__all__ = ["KnownSizes"]
-
 
 class KnownSizes:
     """Symbolic sizes that are inputs of a graph; owned by one run.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from fx_passes.normal_form.call_translation import Call
 
-__all__ = ["normalize_graph", "normalize_nodes", "spelled_otherwise"]
-
 
 def normalize_graph(graph_module: GraphModule) -> int:
     """Spell the calls of a graph as operator overloads, where that is possible; in place.

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = [
-    "MISSING",
-    "Missing",
-    "OperatorSignature",
-    "SignatureTable",
-    "find_operator",
-    "overload_names",
-]
-
 
 _SYMBOLIC_LIST = re.compile(r"SymInt\[(\d+)\]\??\s+(\w+)")
 
@@ -94,10 +85,6 @@ class OperatorSignature:
         self, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> tuple[object, ...] | None:
         """Return all arguments in the order of the schema, defaults filled in.
-
-        Args:
-            args: Arguments given by position.
-            kwargs: Arguments given by name.
 
         Returns:
             One value for each of `names`, or None when the call does not fit the schema.

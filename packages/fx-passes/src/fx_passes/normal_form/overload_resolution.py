@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fx_passes.normal_form.operator_signature import OperatorSignature, SignatureTable
     from fx_passes.torch_internals import OpOverload, OpOverloadPacket
 
-__all__ = ["accepts", "resolve_overload"]
-
 
 def _is_integer(value: object) -> bool:
     return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from fx_passes.torch_internals import OpOverload
 
-__all__ = ["ViewCall", "views_of_index"]
 
 ViewCall = tuple["OpOverload", tuple["Argument", ...]]
 

@@ -11,8 +11,6 @@ from fx_passes.errors import FxPassesError
 from fx_passes.normal_form.operator_signature import find_operator
 from fx_passes.torch_internals import has_kernel
 
-__all__ = ["OPERATOR", "define_operators"]
-
 OPERATOR = "fx_passes::split_qkv_rms_norm_rope"
 
 _SCHEMA = (

@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = [
-    "KNOWN_KERNELS",
-    "AngleCache",
-    "QkvCall",
-    "QkvHeads",
-    "VendorKernel",
-    "installed_kernel",
-    "why_no_kernel",
-]
 
 _VLLM_HEAD_DIM = 128
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fx_passes.raising.sites import SiteKind
 
-__all__ = ["why_left"]
 
 # What the rules know, for places that look otherwise.
 _EXPECTED: Mapping[SiteKind, str] = MappingProxyType(

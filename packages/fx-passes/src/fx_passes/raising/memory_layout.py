@@ -15,8 +15,6 @@ from fx_passes.torch_internals import OpOverload
 if TYPE_CHECKING:
     from torch.fx import Node
 
-__all__ = ["dense_like", "layout_problem"]
-
 
 def dense_like(tensor: torch.Tensor) -> torch.Tensor:
     """Return a fake tensor of the same shape and dtype that is contiguous."""

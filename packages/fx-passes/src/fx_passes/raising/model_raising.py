@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from fx_passes.raising.sites import SiteKind
     from fx_passes.reports.report import Report
 
-__all__ = ["RaisingResult", "raise_model"]
 
 _RULES: Mapping[SiteKind, tuple[str, ...]] = MappingProxyType(
     {

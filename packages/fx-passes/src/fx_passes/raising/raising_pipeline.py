@@ -21,8 +21,6 @@ from fx_passes.raising.rotary.rotary import raise_rotary
 if TYPE_CHECKING:
     from fx_passes.graph_pass import GraphPass
 
-__all__ = ["raising_pipeline"]
-
 
 def raising_pipeline(*, soc: str = "") -> Pipeline:
     """Return the pipeline that raises a plain model to `npu::` operators and then fuses them.

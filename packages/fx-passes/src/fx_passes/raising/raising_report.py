@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from fx_passes.raising.sites import SiteKind
     from fx_passes.reports.report import Report
 
-__all__ = ["RaisingReport", "Site"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Site:

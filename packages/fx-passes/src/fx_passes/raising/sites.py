@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
-__all__ = ["SITE_KINDS", "SiteKind", "find_sites"]
 
 SiteKind = Literal["norm", "rope", "activation", "attention"]
 SITE_KINDS: tuple[SiteKind, ...] = ("norm", "rope", "activation", "attention")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from fx_passes.reports.report import PassReport
 
-__all__ = ["CostObserver"]
-
 
 class CostObserver:
     """Counts launches and bytes of a graph before and after the passes of one run.

@@ -14,8 +14,6 @@ from fx_passes.torch_internals import OpOverload
 if TYPE_CHECKING:
     from torch.fx import Graph
 
-__all__ = ["GraphListing", "ListedNode"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ListedNode:

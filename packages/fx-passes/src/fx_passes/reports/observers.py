@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from fx_passes.reports.report import MatchRecord, PassReport
 
-__all__ = ["DiffObserver", "DumpObserver", "TimingObserver", "VerifyObserver"]
-
 
 class VerifyObserver:
     """Checks before and after every pass that the graph is well-formed and equivalent.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from fx_passes.reports.report import PassReport
 
-__all__ = ["PageObserver"]
-
 
 class PageObserver:
     """Keeps the graph before and after each pass, and shows every fusion between them.

@@ -15,15 +15,6 @@ _SHOWN_MISSES = 10
 # More rules of a pass that found nothing are counted, not listed.
 _SHOWN_SILENT = 3
 
-__all__ = [
-    "MatchRecord",
-    "NearMiss",
-    "PassReport",
-    "Report",
-    "RuleReport",
-    "missing_operators",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MatchRecord:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fx_passes.reports.graph_listing import GraphListing
     from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
 
-__all__ = ["PageStep", "report_page"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem;
@@ -53,12 +52,7 @@ class PageStep:
 
 
 def report_page(steps: Sequence[PageStep], introduction: str = "") -> str:
-    """Return the page of some runs of passes, in the order in which they ran.
-
-    Args:
-        steps: The runs.
-        introduction: HTML that stands above them.
-    """
+    """Return the page of some runs of passes, in the order in which they ran."""
     body = "\n".join((introduction, *_body(steps)))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from fx_passes.reports.report import MatchRecord
 
-__all__ = ["ResultComparison", "recorded_value_problem"]
 
 # Operators of other libraries may wait for other ranks, or read what an engine keeps for a step.
 _RUNNABLE = frozenset({"aten", "fx_passes", "npu", "prims"})
@@ -290,11 +289,6 @@ def _open_what_belongs_together(
     """Return inputs, and what leads to them, that the graph computes from what both sides can read.
 
     Only one side reads a scale, the other its reciprocal: drawn apart they would not fit.
-
-    Args:
-        ours: The inputs of the match.
-        theirs: Those of the replacement.
-        before: The graph before the pass.
 
     Raises:
         _CannotRunError: The graph does not show what they have to do with each other.

@@ -11,17 +11,11 @@ if TYPE_CHECKING:
 
     from fx_passes.reports.report import Report
 
-__all__ = ["trace_graph", "trace_report"]
-
 
 def trace_graph(graph_module: GraphModule, stage: str) -> None:
     """Leave the graph as code, with shapes and data types, under the name `fx_passes_<stage>`.
 
     Does nothing unless somebody traces (`TORCH_TRACE`). The module need not be recompiled.
-
-    Args:
-        graph_module: The module.
-        stage: `before` or `after`.
     """
     trace_artifact(f"fx_passes_{stage}", lambda: graph_module.print_readable(print_output=False))
 

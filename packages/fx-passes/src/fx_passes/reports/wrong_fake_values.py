@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["says_otherwise"]
-
 # torch_npu 2.10.0.post4, seen against its own kernels over simulated CANN; mended in 2.11. The
 # rotary kernel gives a contiguous result whatever its input is; the scales of the masked half of
 # the other are empty.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from fx_passes.memory import EffectTable
 
-__all__ = ["Cost", "cost_of", "cost_problem"]
 
 # Operators of which it cannot be seen whether they launch: all others do, but for views, taken
 # elements and what is computed from numbers alone.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fx_passes.normal_form.operator_signature import SignatureTable
     from fx_passes.torch_internals import OpOverload
 
-__all__ = ["GraphBuilder"]
 
 _NOT_CARRIED = frozenset({"val", "example_value", "tensor_meta"})
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from fx_passes.memory import AliasAnalysis
 
-__all__ = ["Placement", "place"]
 
 # Users of an output that stand before an input is defined are moved down one by one; a distance
 # beyond any fused region means that the graph is not laid out as the rule expects.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["fake_result", "record_again", "record_behind"]
 
 _UNKNOWN = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 

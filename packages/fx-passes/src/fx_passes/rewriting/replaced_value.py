@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["replaced_value_problem"]
-
 
 def replaced_value_problem(
     match: Match, replacements: Mapping[str, Node], build: GraphBuilder

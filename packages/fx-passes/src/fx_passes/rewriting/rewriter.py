@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.match import Match, NoMatch, UnknownTensorError
 from fx_passes.matching.matcher import Matcher, Miss
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.normal_form.operator_signature import SignatureTable
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.placement import Placement
     from fx_passes.rewriting.rule import Rule
 
-__all__ = ["apply_rules"]
 
 # More than the number of operators of any pattern.
 _WHOLE = 1_000_000
@@ -43,10 +42,6 @@ def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
     Each rule is anchored at the operator of its pattern that is rarest in the graph, so the cost is
     linear in the graph, and next to nothing for a rule whose operators do not occur. The owning
     module is not recompiled.
-
-    Args:
-        graph: The graph; see `normalize_graph`.
-        rules: The rules.
 
     Returns:
         One report for each rule.
@@ -133,6 +128,8 @@ class _Rewriter:
     def _check(self, rule: Rule, match: Match) -> NoMatch | None:
         try:
             problem = rule.check(match)
+        except UnknownTensorError as error:
+            return NoMatch(str(error))
         except Exception as error:
             raise RuleError(
                 f"checking the rule {rule.name!r} at `{match.anchor.name}`: the check raised "

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _NUMERICS = ("exact", "rounding")
 
-__all__ = ["Check", "Pattern", "PatternSource", "Rewrite", "Rule", "accept"]
 
 Pattern = Callable[..., Mapping[str, object]]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.fx import Node
 
-__all__ = ["is_labelled", "where_it_runs"]
 
 # npugraph_ex gives these to every node: the stream, how far results must not depend on the order
 # of computation, and how many cores of the device may be used.

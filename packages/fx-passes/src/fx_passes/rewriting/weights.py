@@ -12,8 +12,6 @@ from fx_passes.torch_internals import is_static_input
 if TYPE_CHECKING:
     from torch.fx import Node
 
-__all__ = ["is_prepared_weight"]
-
 
 def is_prepared_weight(node: Node) -> bool:
     """Return whether `FoldConstantsPass` prepares what is computed from an input of a graph.

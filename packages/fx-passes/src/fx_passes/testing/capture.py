@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from torch.fx import GraphModule
 
-__all__ = ["GraphLevel", "capture_graph"]
 
 GraphLevel = Literal["dynamo", "aten"]
 

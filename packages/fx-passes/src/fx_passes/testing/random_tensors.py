@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["random_tensors"]
-
 
 def random_tensors(
     *shapes: Sequence[int],

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fx_passes.pipeline import Pipeline
     from fx_passes.reports.report import NearMiss, Report
 
-__all__ = ["assert_left_alone", "assert_rewritten"]
-
 
 def assert_rewritten(
     pipeline: Pipeline, graph_module: GraphModule, expected: Mapping[str, int]

@@ -8,8 +8,6 @@ import torch
 
 from fx_passes.torch_internals import tree_flatten
 
-__all__ = ["assert_same_values", "tolerance_of"]
-
 
 def tolerance_of(dtype: torch.dtype, *, roundings: int) -> float:
     """Return the relative difference that a number of roundings can make.

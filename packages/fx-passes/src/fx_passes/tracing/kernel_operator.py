@@ -10,8 +10,6 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KernelOperator"]
-
 
 class KernelOperator:
     """Called in place of such a function, with the function before its arguments.

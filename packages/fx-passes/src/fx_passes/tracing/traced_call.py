@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["TracedCall", "trace_call"]
 
 # Memory that holds nothing until a kernel writes it.
 _UNWRITTEN = frozenset(

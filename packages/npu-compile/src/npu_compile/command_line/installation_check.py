@@ -44,7 +44,6 @@ class Check:
     remedy: str = ""
 
     def __str__(self) -> str:
-        """Return a readable line, and a second one with the remedy."""
         line = f"{'ok     ' if self.ok else 'PROBLEM'} {self.name}: {self.found}"
         return line + (f"\n        {self.remedy}" if self.remedy else "")
 

@@ -28,6 +28,5 @@ class CompilationReport:
     cache: str | None = None
 
     def __str__(self) -> str:
-        """Return the report as readable text."""
         parts = (self.fusions, self.plan, self.cache)
         return "\n\n".join(str(part) for part in parts if part is not None)

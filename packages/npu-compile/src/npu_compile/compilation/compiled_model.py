@@ -212,10 +212,6 @@ class CompiledModel:
     def require_arguments(self, names: Iterable[str], *, doing: str) -> None:
         """Check that the model accepts exactly these arguments; called by runners.
 
-        Args:
-            names: names of the arguments.
-            doing: the current operation, for the message.
-
         Raises:
             ConfigError: It does not.
         """

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
@@ -208,27 +209,16 @@ class CompileConfig:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
-        set_field(self, "mode", _member(CompileMode, "mode", self.mode))
-        set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
-        guard = _member(CaptureGuard, "capture_guard", self.capture_guard)
-        set_field(self, "capture_guard", guard)
+        for key, enumeration in _ENUMERATIONS.items():
+            set_field(self, key, _member(enumeration, key, getattr(self, key)))
         set_field(self, "measured_modes", self._read_measured_modes())
-        inner = _member(InnerCompiler, "inner_compiler", self.inner_compiler)
-        set_field(self, "inner_compiler", inner)
-        failure = _member(CaptureFailure, "capture_failure", self.capture_failure)
-        set_field(self, "capture_failure", failure)
         set_field(self, "capture_budget", _budget(self.capture_budget))
         set_field(self, "cache_folder", _folder(self.cache_folder))
-        set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
         set_field(self, "side_inputs", _side_inputs(self.side_inputs))
-        for key in ("disabled_fusions", "required_fusions"):
+        for key in ("splitting_ops", "disabled_fusions", "required_fusions"):
             set_field(self, key, _names(key, getattr(self, key)))
-        set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))
-        set_field(
-            self,
-            "prefill_capture_sizes",
-            _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
-        )
+        for key in ("capture_sizes", "prefill_capture_sizes"):
+            set_field(self, key, _sizes(key, getattr(self, key)))
         _positive("warmup_runs", self.warmup_runs)
         if self.shadow_every is not None:
             _positive("shadow_every", self.shadow_every)
@@ -410,6 +400,17 @@ class CompileConfig:
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"reading the configuration: not valid TOML: {error}") from error
         return cls.from_mapping(values)
+
+
+_ENUMERATIONS: Final[Mapping[str, type[Enum]]] = MappingProxyType(
+    {
+        "mode": CompileMode,
+        "address_check": AddressCheck,
+        "capture_guard": CaptureGuard,
+        "inner_compiler": InnerCompiler,
+        "capture_failure": CaptureFailure,
+    }
+)
 
 
 def _member(enumeration: type[_Member], key: str, value: object) -> _Member:

@@ -29,14 +29,7 @@ def introduction(
     plan: SplitPlan | None,
     layers: Sequence[LayerGroup] = (),
 ) -> str:
-    """Return the HTML.
-
-    Args:
-        title: title of the page.
-        summary: lines of figures, as text.
-        plan: the split plan, if the graph is split.
-        layers: layers of the model, equal ones merged.
-    """
+    """Return the HTML."""
     figures = "".join(f"<li>{escape(line)}</li>" for line in summary)
     pieces = "" if plan is None else "".join(_pieces(plan))
     table = "".join(_layer_rows(layers))

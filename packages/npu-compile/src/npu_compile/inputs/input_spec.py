@@ -76,10 +76,6 @@ class InputSpec:
 def require_specs(doing: str, inputs: object) -> None:
     """Check that inputs are declared.
 
-    Args:
-        doing: the current operation, for messages.
-        inputs: the declarations.
-
     Raises:
         ConfigError: They have another type.
     """

@@ -68,14 +68,7 @@ class PaddedSteps:
     def load_and_call(
         self, key: GraphKey, mode: RunMode, inputs: Mapping[str, Tensor], own: StepSize
     ) -> Any:
-        """Load a checked batch, pad it, and run the model. The output has the rows of the key.
-
-        Args:
-            key: the key of the graph.
-            mode: how the model runs.
-            inputs: as for :meth:`check`.
-            own: the size of the batch, from :meth:`check`.
-        """
+        """Load a checked batch, pad it, and run the model. The output has the rows of the key."""
         size = self._sizes[key]
         static = self._inputs
         static.load_checked(inputs, own=own, size=size)

@@ -65,7 +65,6 @@ class RunnerStatistics:
         return {"what": self.what, "sizes": sizes, "eager": dict(self.eager)}
 
     def __str__(self) -> str:
-        """Return a table of the sizes, and the reasons of eager steps."""
         lines = [f"{self.what} steps: {self.num_steps}"]
         if self.sizes:
             lines.append(f"{'size':>8}  {'run mode':<10}{'steps':>8}{'exact':>8}{'padding':>9}")

@@ -105,12 +105,7 @@ class CopiedInputs:
             self._rows(index, self.buffers[index]).copy_(self._rows(index, tensors[index]))
 
     def store(self, tensors: list[Tensor], indices: AbstractSet[int]) -> None:
-        """Copy buffers back into the tensors of a call.
-
-        Args:
-            tensors: tensors of the call.
-            indices: indices of the tensors to write.
-        """
+        """Copy buffers back into the tensors of a call."""
         for index in indices:
             tensor = tensors[index]
             # Nothing else may write a tensor of inference mode.

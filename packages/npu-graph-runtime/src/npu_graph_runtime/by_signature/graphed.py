@@ -228,7 +228,6 @@ class Graphed:
                 self._is_inside = False
 
     def __repr__(self) -> str:
-        """Return the name and the number of graphs."""
         return f"Graphed({self._name!r}, {len(self._entries)} of at most {self._most} graphs)"
 
     @property

@@ -117,12 +117,7 @@ class ReturnedOutputs:
         return all(memory() is not None for memory in self.others)
 
     def give(self, result: Any, inputs: Sequence[Tensor]) -> Any:
-        """Return the result of a replay.
-
-        Args:
-            result: the result kept with the graph.
-            inputs: tensors of the call.
-        """
+        """Return the result of a replay."""
         if self._is_one_tensor:
             return self._plans[0]([result], inputs, [])
         tensors = flatten((result,), {}).tensors

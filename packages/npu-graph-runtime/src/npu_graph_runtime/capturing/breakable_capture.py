@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
-from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name, weakly
+from npu_graph_runtime.capturing.eager_segment import EagerSegment, weakly
+from npu_graph_runtime.capturing.marked_call import MarkedCall
 from npu_graph_runtime.capturing.unreturned_memory import UnreturnedMemory
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.torch_internals import abandon_dispatch_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
@@ -70,7 +71,7 @@ def runs_eagerly(
             session = context.capture_session
             if session is None:
                 return function(*args, **kwargs)
-            return session.call_eagerly(function, args, kwargs, at_capture)
+            return session.call_eagerly(MarkedCall(function, args, kwargs, at_capture))
 
         return call  # type: ignore[return-value]
 
@@ -89,7 +90,7 @@ def break_graph(context: CallContext) -> None:
     """
     session = context.capture_session
     if session is not None:
-        session.call_eagerly(_nothing_between_segments, (), {})
+        session.call_eagerly(MarkedCall(_nothing_between_segments, (), {}))
 
 
 def _nothing_between_segments() -> None:
@@ -116,7 +117,7 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
             session = context.capture_session
             if session is None:
                 return function(*args, **kwargs)
-            return session.call_named(name, function, args, kwargs)
+            return session.call_named(name, MarkedCall(function, args, kwargs))
 
         return call  # type: ignore[return-value]
 
@@ -295,18 +296,12 @@ class SegmentRecorder:
             raise diagnose(error, doing="capturing", subject=place) from error
         return SegmentedGraph(self._segments, self._subject), result
 
-    def call_eagerly(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at_capture: Callable[..., Any] | None = None,
-    ) -> Any:
+    def call_eagerly(self, call: MarkedCall) -> Any:
         """End the segment, call the function, and begin the next segment."""
         if self._open is None:
             # Inside another eager function, or behind one that failed.
-            return function(*args, **kwargs)
-        name = call_name(function, args, kwargs)
+            return call.run()
+        name = call.name
         if torch.compiler.is_compiling():
             # Dynamo would trace how a capture ends, and end it.
             raise CaptureSessionError(
@@ -316,7 +311,7 @@ class SegmentRecorder:
             )
         try:
             self._end(before=name)
-            segment, result = self._called(name, function, args, kwargs, at_capture)
+            segment, result = self._called(name, call)
             self._segments.append(segment)
             self._begin()
         except BaseException:
@@ -327,48 +322,30 @@ class SegmentRecorder:
             raise
         return result
 
-    def _called(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at_capture: Callable[..., Any] | None,
-    ) -> tuple[EagerSegment, Any]:
+    def _called(self, name: str, call: MarkedCall) -> tuple[EagerSegment, Any]:
         try:
-            self._unreturned.check((args, dict(kwargs)), f"the call of {name}")
+            self._unreturned.check(call.arguments, f"the call of {name}")
             self.num_run += 1
             if self._watch is not None:
                 self._watch.begin_eager()
             with self._unreturned.made_by(name):
                 segment, result = EagerSegment.of_call(
-                    function,
-                    args,
-                    kwargs,
-                    device=self._device,
-                    subject=self._subject,
-                    at_capture=at_capture,
+                    call, device=self._device, subject=self._subject
                 )
             self._unreturned.returned(result)
             if self._watch is not None:
-                self._watch.end_eager(name, (args, dict(kwargs)), result)
+                self._watch.end_eager(name, call.arguments, result)
         except BaseException as error:
             self._failed = (name, error)
             raise
         return segment, result
 
-    def call_named(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def call_named(self, name: str, call: MarkedCall) -> Any:
         """Call a function and name the segment after it, also in its own errors."""
         begun = self._open
         if begun is not None:
             begun.parts.append(CapturedPart(name=name, result=None))
-        result = function(*args, **kwargs)
+        result = call.run()
         if self._open is not None:
             part = CapturedPart(name=name, result=weakly(result, self._device))
             parts = self._open.parts

@@ -27,7 +27,7 @@ from npu_graph_runtime.torch_internals import abandon_dispatch_mode
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from os import PathLike
     from types import TracebackType
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from npu_graph_runtime.capturing.guarding.capture_guard import GuardedRun
+    from npu_graph_runtime.capturing.marked_call import MarkedCall
     from npu_graph_runtime.capturing.native.native_comparison import NativeComparison
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
@@ -64,22 +65,10 @@ class Capture:
 class BreakListener(Protocol):
     """Receives the calls of marked functions."""
 
-    def call_eagerly(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at_capture: Callable[..., Any] | None = None,
-    ) -> Any:
+    def call_eagerly(self, call: MarkedCall) -> Any:
         """Call a function that runs eagerly and return its result."""
 
-    def call_named(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def call_named(self, name: str, call: MarkedCall) -> Any:
         """Call a function whose work has a name and return its result."""
 
 
@@ -271,43 +260,19 @@ class CaptureSession:
             self._capturing = None
             self._listener = None
 
-    def call_eagerly(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at_capture: Callable[..., Any] | None = None,
-    ) -> Any:
+    def call_eagerly(self, call: MarkedCall) -> Any:
         """Call a function between two segments, if a breakable capture is running.
 
-        Args:
-            function: the function marked by :func:`~npu_graph_runtime.runs_eagerly`.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
-            at_capture: called instead of it during the capture.
+        It is one marked by :func:`~npu_graph_runtime.runs_eagerly`.
         """
-        if self._listener is None:
-            return function(*args, **kwargs)
-        return self._listener.call_eagerly(function, args, kwargs, at_capture)
+        return call.run() if self._listener is None else self._listener.call_eagerly(call)
 
-    def call_named(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def call_named(self, name: str, call: MarkedCall) -> Any:
         """Call a function whose work has a name, in a breakable capture if one is running.
 
-        Args:
-            name: the name from :func:`~npu_graph_runtime.runs_captured`.
-            function: the marked function.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
+        It is one marked by :func:`~npu_graph_runtime.runs_captured`.
         """
-        if self._listener is None:
-            return function(*args, **kwargs)
-        return self._listener.call_named(name, function, args, kwargs)
+        return call.run() if self._listener is None else self._listener.call_named(name, call)
 
     @contextlib.contextmanager
     def told_to(self, listener: BreakListener) -> Iterator[None]:

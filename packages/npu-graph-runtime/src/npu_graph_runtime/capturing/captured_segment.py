@@ -42,7 +42,6 @@ class CapturedSegment:
     parts: list[CapturedPart] = dataclasses.field(default_factory=list)
 
     def __str__(self) -> str:
-        """Return its name in messages."""
         if self.parts:
             place = ", ".join(part.name for part in self.parts)
         elif self.behind and self.before:

@@ -8,37 +8,24 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.fresh_memory import memory_held_alone, memory_of
+from npu_graph_runtime.capturing.marked_call import MarkedCall
 from npu_graph_runtime.capturing.plain_values import is_plain, same_value, snapshot
 from npu_graph_runtime.capturing.tensor_leaves import leaves, map_tensors, tensor_leaves
 from npu_graph_runtime.capturing.weak_tensor import weak_tensor
 from npu_graph_runtime.errors import EagerSegmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from npu_graph_runtime.device import GraphDevice
-
-
-def call_name(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> str:
-    """Return the name of a call in messages: the function's name and its string arguments.
-
-    The same function runs in every layer, and engines pass it the layer as a string.
-    """
-    name = getattr(function, "__name__", type(function).__name__)
-    texts = ", ".join(repr(value) for value in (*args, *kwargs.values()) if type(value) is str)
-    return f"{name}({texts})" if texts else name
 
 
 class EagerSegment:
     """One call of a function, repeated with the same arguments.
 
     Args:
-        function: the function.
-        args: positional arguments of the capture. Device tensors are referenced without keeping
-            their memory alive, as in the captured segments.
-        kwargs: keyword arguments of the capture, referenced in the same way.
+        call: the call of the capture. Device tensors of its arguments are referenced without
+            keeping their memory alive, as in the captured segments.
         result: result of the call at capture; its tensors are kept alive.
         fresh: addresses of memory in ``result`` that nothing else refers to.
         subject: what is captured, for messages.
@@ -48,19 +35,12 @@ class EagerSegment:
     """
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        result: Any,
-        fresh: frozenset[int],
-        subject: str,
+        self, call: MarkedCall, *, result: Any, fresh: frozenset[int], subject: str
     ) -> None:
-        self.name = call_name(function, args, kwargs)
-        self._function = function
-        self._args = args
-        self._kwargs = kwargs
+        self.name = call.name
+        self._function = call.function
+        self._args = call.args
+        self._kwargs = call.kwargs
         self._fresh = fresh
         self._subject = subject
         self._expected = [
@@ -75,29 +55,19 @@ class EagerSegment:
 
     @classmethod
     def of_call(
-        cls,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        device: GraphDevice,
-        subject: str,
-        at_capture: Callable[..., Any] | None = None,
+        cls, call: MarkedCall, *, device: GraphDevice, subject: str
     ) -> tuple[EagerSegment, Any]:
         """Call a function or its stand-in at capture; return the segment and the result."""
-        results = [(at_capture or function)(*args, **kwargs)]
+        results = [(call.at_capture or call.function)(*call.args, **call.kwargs)]
         alone = memory_held_alone(results)
         result = results[0]
-        given = {memory_of(tensor) for _, tensor in tensor_leaves((args, dict(kwargs)), "")}
-        segment = cls(
-            function,
-            tuple(weakly(value, device) for value in args),
-            {name: weakly(value, device) for name, value in kwargs.items()},
-            result=result,
-            fresh=alone - given,
-            subject=subject,
+        given = {memory_of(tensor) for _, tensor in tensor_leaves(call.arguments, "")}
+        kept = MarkedCall(
+            call.function,
+            tuple(weakly(value, device) for value in call.args),
+            {name: weakly(value, device) for name, value in call.kwargs.items()},
         )
-        return segment, result
+        return cls(kept, result=result, fresh=alone - given, subject=subject), result
 
     def replay(self) -> None:
         """Call the function again, and copy its result to where captured work reads it.

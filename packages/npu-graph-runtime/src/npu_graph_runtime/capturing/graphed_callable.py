@@ -279,7 +279,6 @@ class GraphedCallable:
         return captured.outputs
 
     def __repr__(self) -> str:
-        """Return name, run mode and number of graphs."""
         return f"GraphedCallable({self.name!r}, {self.run_mode.name}, {len(self._graphs)} graphs)"
 
     @property

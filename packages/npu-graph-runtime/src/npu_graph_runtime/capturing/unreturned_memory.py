@@ -90,11 +90,6 @@ class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     def check_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Reject such memory among the arguments of an operator.
 
-        Args:
-            func: an operator.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
-
         Raises:
             EagerSegmentError: as for `check`.
         """

@@ -81,15 +81,12 @@ class CudaDevice:
         self._pools = LivingPools(torch.cuda.graph_pool_handle)
 
     def __repr__(self) -> str:
-        """Return the name in angle brackets."""
         return f"<CudaDevice {self.name}>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other object is the same device, by its index."""
         return isinstance(other, CudaDevice) and self.index == other.index
 
     def __hash__(self) -> int:
-        """Return a hash of the index."""
         return hash((CudaDevice, self.index))
 
     def bind_thread(self) -> None:

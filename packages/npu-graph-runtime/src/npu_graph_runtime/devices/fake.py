@@ -105,7 +105,6 @@ class FakeDevice:
         self.expected_replay = self._replays.expected
 
     def __repr__(self) -> str:
-        """Return the name in angle brackets."""
         return f"<FakeDevice {self.name}>"
 
     @property

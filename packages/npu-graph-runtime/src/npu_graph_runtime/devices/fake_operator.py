@@ -10,7 +10,6 @@ from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.torch_internals import (
     has_kernel,
     python_kernels,
-    run_cpu_kernel,
     schema_of,
 )
 
@@ -19,24 +18,9 @@ if TYPE_CHECKING:
 
 
 def schema_name(func: Any) -> str:
-    """Return the qualified name without the overload, such as ``aten::add``.
-
-    Args:
-        func: an operator overload.
-    """
+    """Return the qualified name without the overload, such as ``aten::add``."""
     name: str = schema_of(func).name
     return name
-
-
-def run_kernel(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run the CPU kernel of an operator, without offering the call to dispatch modes.
-
-    Args:
-        func: an operator overload.
-        args: positional arguments.
-        kwargs: keyword arguments.
-    """
-    return run_cpu_kernel(func, args, kwargs)
 
 
 def is_python_operator(func: Any) -> bool:

@@ -14,12 +14,11 @@ from npu_graph_runtime.devices.fake_operator import (
     is_composite,
     is_python_operator,
     returned_arguments,
-    run_kernel,
     schema_name,
     written_arguments,
 )
 from npu_graph_runtime.devices.fake_scheduler import device_failure
-from npu_graph_runtime.torch_internals import TorchDispatchMode, no_dispatch
+from npu_graph_runtime.torch_internals import TorchDispatchMode, no_dispatch, run_cpu_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,7 +76,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if is_python_operator(func):
             # A device captures kernels, so it looks through an opaque operator; so does this.
             with self:
-                return run_kernel(func, args, kwargs)
+                return run_cpu_kernel(func, args, kwargs)
         if is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)

@@ -232,10 +232,5 @@ class FakeScheduler:
 
 
 def device_failure(code: int, text: str) -> RuntimeError:
-    """Return a failure in the form of torch_npu's reports.
-
-    Args:
-        code: the runtime error code.
-        text: what happened.
-    """
+    """Return a failure in the form of torch_npu's reports."""
     return RuntimeError(f"FakeDevice: {text}, error code is {code}")

@@ -45,7 +45,6 @@ class FakeStream:
         self._queue = scheduler.create_queue()
 
     def __repr__(self) -> str:
-        """Return the name in angle brackets."""
         return f"<FakeStream {self._queue.name}>"
 
     @property
@@ -302,10 +301,6 @@ class _ExternalRecord(Work):
 
 def own_stream(stream: object, current: Callable[[], FakeStream]) -> FakeStream:
     """Return the given stream, or the current one.
-
-    Args:
-        stream: a stream of a fake device, or ``None``.
-        current: returns the current stream.
 
     Raises:
         TypeError: The stream belongs to another device.

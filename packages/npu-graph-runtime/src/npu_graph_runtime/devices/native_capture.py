@@ -10,7 +10,6 @@ from npu_graph_runtime.errors import CaptureStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from npu_graph_runtime.device import GraphDevice, Stream
 
@@ -66,13 +65,8 @@ class NativeCapture:
             self._abandon()
             raise
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if exception_type is not None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
             self._abandon()
             return
         try:

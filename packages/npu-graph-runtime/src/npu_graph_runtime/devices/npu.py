@@ -124,15 +124,12 @@ class NpuDevice:
         self._stream_identity = identity
 
     def __repr__(self) -> str:
-        """Return the name in angle brackets."""
         return f"<NpuDevice {self.name}>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the other object is the same device, by its index."""
         return isinstance(other, NpuDevice) and self.index == other.index
 
     def __hash__(self) -> int:
-        """Return a hash of the index."""
         return hash((NpuDevice, self.index))
 
     def bind_thread(self) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.capture_session import CaptureSession
 from npu_graph_runtime.capturing.captured_segment import CapturedSegment
-from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name
+from npu_graph_runtime.capturing.eager_segment import EagerSegment
 from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
 from npu_graph_runtime.errors import DeadlockError, DeviceTimeoutError, GraphRuntimeError
 from npu_graph_runtime.failures.bounded_wait import wait_for_device
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npu_graph_runtime.capturing.graphed_callable import ComparedCall, GraphedCallable
+    from npu_graph_runtime.capturing.marked_call import MarkedCall
     from npu_graph_runtime.device import GraphDevice
 
 
@@ -257,30 +258,17 @@ class _Comparison:
 
     # What the capture session tells.
 
-    def call_eagerly(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at_capture: Callable[..., Any] | None = None,
-    ) -> Any:
+    def call_eagerly(self, call: MarkedCall) -> Any:
         """Compare the segment before an eager function, then the function."""
-        del at_capture  # nothing is captured here
         walk = self._walk
         if walk is None:
-            return function(*args, **kwargs)
+            return call.run()
         with self._looking(False):
-            return self._compare_eager(walk, function, args, kwargs)
+            return self._compare_eager(walk, call)
 
-    def _compare_eager(
-        self,
-        walk: _Walk,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def _compare_eager(self, walk: _Walk, call: MarkedCall) -> Any:
         segment, eager = walk.next_captured(), walk.next_eager()
-        name = call_name(function, args, kwargs)
+        name = call.name
         if segment is None or eager is None or eager.name != name:
             expected = "the end" if eager is None else eager.name
             raise _FoundError(
@@ -293,11 +281,11 @@ class _Comparison:
                 )
             )
         place = f"{segment} of {walk.subject}"
-        given, named = (args, dict(kwargs)), eager.arguments
+        given, named = call.arguments, eager.arguments
         self._settle(place, segment, {f"argument of {name}": (named, given)})
         place = f"{eager.name} behind {segment} of {walk.subject}"
         before = _Kept(self._state)
-        result = self._eagerly(function, args, kwargs)
+        result = self._eagerly(call.function, call.args, call.kwargs)
         self._wait(place, Side.EAGER)
         kept, changed = _Kept(self._state), self._bring_back()
         before.restore()
@@ -311,20 +299,14 @@ class _Comparison:
         walk.begin(_Kept(self._state))
         return result
 
-    def call_named(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def call_named(self, name: str, call: MarkedCall) -> Any:
         """Keep the result of named work until its segment is compared."""
         walk = self._walk
         if walk is None:
-            return function(*args, **kwargs)
+            return call.run()
         parts, index = walk.parts, len(walk.parts)
         parts.append((name, None))
-        result = function(*args, **kwargs)
+        result = call.run()
         if walk.parts is parts:
             parts[index] = (name, result)
         else:

@@ -67,7 +67,6 @@ class FirstDifference:
     error: BaseException | None = None
 
     def __str__(self) -> str:
-        """Return it as a sentence."""
         if self.error is not None:
             return f"{self.place} {self.kind.value} in its {self.side.value} run: {self.error}"
         text = f"{self.place} {self.kind.value}: {self.value}"

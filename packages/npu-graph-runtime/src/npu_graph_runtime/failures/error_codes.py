@@ -331,11 +331,7 @@ Sources: torch_npu 2.13 (``NPUGraph.cpp``, ``NPUCachingAllocator.cpp``, ``NPUGra
 
 
 def unknown(code: int) -> ErrorCode:
-    """Return the row for a code that the table does not have.
-
-    Args:
-        code: the runtime error code.
-    """
+    """Return the row for a code that the table does not have."""
     return ErrorCode(
         code=code,
         error=UnknownDeviceError,

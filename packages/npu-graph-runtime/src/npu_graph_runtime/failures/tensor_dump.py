@@ -52,7 +52,6 @@ class DumpedTensor:
     cut: str | None
 
     def __str__(self) -> str:
-        """Return name, layout, range, number of non-finite values, and the first values."""
         parts = [f"{self.name}: {self.dtype}, shape {self.shape}"]
         flat = self.value.flatten()
         if flat.numel() and not flat.is_complex():

@@ -80,12 +80,7 @@ class AllocatorModel:
             self._take(segment)
 
     def allocate(self, place: Place, num_bytes: int) -> int:
-        """Return the address of a new allocation.
-
-        Args:
-            place: pool and stream.
-            num_bytes: requested bytes.
-        """
+        """Return the address of a new allocation."""
         size = max(-(-(num_bytes + self._padding) // _UNIT), 1) * _UNIT
         kind = _Kind(place, is_small=size <= _LARGEST_SMALL)
         block = self._smallest(kind, size)

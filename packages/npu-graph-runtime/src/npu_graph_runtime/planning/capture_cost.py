@@ -21,13 +21,11 @@ class CaptureCost:
     num_bytes: int
 
     def __add__(self, other: CaptureCost) -> CaptureCost:
-        """Return the sum of both costs."""
         return CaptureCost(
             streams=self.streams + other.streams, num_bytes=self.num_bytes + other.num_bytes
         )
 
     def __str__(self) -> str:
-        """Return the cost as readable text."""
         return f"{self.streams} streams and {readable_bytes(self.num_bytes)}"
 
 
@@ -74,7 +72,6 @@ class CaptureBudget:
         return CaptureBudget(streams=streams, num_bytes=num_bytes)
 
     def __str__(self) -> str:
-        """Return the budget as readable text."""
         streams = "all free" if self.streams is None else self.streams
         memory = "all free memory" if self.num_bytes is None else readable_bytes(self.num_bytes)
         return f"{streams} streams and {memory}"

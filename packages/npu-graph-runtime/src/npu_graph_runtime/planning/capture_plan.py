@@ -39,7 +39,6 @@ class CapturePlan:
         return tuple(sorted({*self.captured, *self.planned}))
 
     def __str__(self) -> str:
-        """Return the plan as readable text, one line per dropped size."""
         number = len(self.captured) + len(self.planned) + len(self.dropped)
         kept = ", ".join(map(str, self.sizes)) or "none"
         forecast = "not known yet" if self.forecast is None else self.forecast

@@ -39,7 +39,6 @@ class RunModeChoice:
         return self.seconds[self.chosen]
 
     def __str__(self) -> str:
-        """Return the choice as one readable line, the fastest mode first."""
         own = self.chosen_seconds
         parts = [f"{self.key}: {self.chosen.value} {_microseconds(own)} a step"]
         for mode, seconds in sorted(self.seconds.items(), key=lambda each: each[1]):

@@ -148,7 +148,6 @@ class RunModeChooser:
         return choice
 
     def __str__(self) -> str:
-        """Return all choices as readable text, one per line."""
         return "\n".join(map(str, self._choices.values()))
 
     def _captured(

@@ -22,8 +22,6 @@ EVENT_SYNC, EVENT_TIME_LINE, EVENT_EXTERNAL, EVENT_IPC = 0x01, 0x08, 0x20, 0x40
 """Flags of an event."""
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 """Kinds of a copy."""
-WAIT_EQUAL = 1
-"""How `aclrtValueWait` compares."""
 
 _FINALIZED_ELSEWHERE = 100002  # ACL_ERROR_REPEAT_INITIALIZE: torch_npu was first, which is as good
 

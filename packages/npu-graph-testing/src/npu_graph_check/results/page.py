@@ -32,11 +32,7 @@ details{border-top:1px solid #d1d9e0;padding:.35rem 0}summary{cursor:pointer}
 
 
 def as_page(results: Results) -> str:
-    """Return a self-contained page on which unexpected results and answers are open.
-
-    Args:
-        results: results of a run.
-    """
+    """Return a self-contained page on which unexpected results and answers are open."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width,initial-scale=1'>",

@@ -34,11 +34,6 @@ _LAST_LINES = 3
 def probe_in_process(probe: Probe, device: str, start: Start) -> ProbeResult:
     """Run a probe in a new process, and return its result, however that process ends.
 
-    Args:
-        probe: probe to run.
-        device: kind of the device.
-        start: starts the process.
-
     Raises:
         KeyboardInterrupt: This process was interrupted; the probe's process is ended first.
     """

@@ -73,7 +73,6 @@ class AttentionOperators:
         return FusedInferAttention(family=family, rebind_block_table=rebind_block_table)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -56,7 +56,6 @@ class CapturedModel(ABC, Generic[_Step]):
     outputs: dict[int, list[torch.Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make the recorder and the pool."""
         self.recorder = Recorder(self.device, self.kinds)
         self.pool = self.device.create_memory_pool()
 

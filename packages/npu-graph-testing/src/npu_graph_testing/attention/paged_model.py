@@ -37,7 +37,6 @@ class PagedModel(CapturedModel[list[int]]):
     inputs: dict[int, dict[str, torch.Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make the recorder, the pool and the caches."""
         super().__post_init__()
         self.caches = [
             self.random(BLOCKS, BLOCK_SIZE, KV_HEADS * HEAD_DIM) for _ in range(self.num_layers)

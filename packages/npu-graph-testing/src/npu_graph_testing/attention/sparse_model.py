@@ -106,7 +106,6 @@ class SparseModel:
     outputs: list[torch.Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make the recorder, and all that a graph reads at its address."""
         self.recorder = Recorder(self.device)
         generator = torch.Generator().manual_seed(self.tokens)
 

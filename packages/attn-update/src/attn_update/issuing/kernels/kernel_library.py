@@ -63,7 +63,6 @@ class KernelObject:
         self._destroy = destroy
 
     def __del__(self) -> None:
-        """Destroy the object."""
         # An interrupt may come in the middle of `__init__`.
         if hasattr(self, "_destroy"):
             self._destroy(self._argument)

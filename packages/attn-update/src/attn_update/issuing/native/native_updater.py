@@ -145,12 +145,7 @@ class NativeSupport:
 
 
 def find_native_updater(folder: Path | None = None, compiler: str | None = None) -> NativeSupport:
-    """Return the native updater, or the reason why there is none.
-
-    Args:
-        folder: As for `NativeUpdater.load`.
-        compiler: As for `NativeUpdater.load`.
-    """
+    """Return the native updater, or the reason why there is none."""
     try:
         return NativeSupport(updater=NativeUpdater.load(folder, compiler), reason=None)
     except NativeUnavailableError as error:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.activations.gated_halves import (
-    CUTS_IN_HALVES,
-    halves_problem,
-    slice_ends,
-)
+from fx_passes.fusions.activations.gated_halves import halves_problem
+from fx_passes.fusions.halves import HALVES, Parts, place_in
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["fuse_clipped_swiglu"]
 
 # Atlas A2 and A3.
 _DEVICES = ("Ascend910B", "Ascend910_93")
@@ -42,11 +37,11 @@ def _cut_in_neighbours(
 ) -> Linked:
     gate = torch.ops.aten.slice.Tensor(x, dim, gate_start, gate_end, 2)
     up = torch.ops.aten.slice.Tensor(x, dim, up_start, up_end, 2)
-    return (gate, up), {}
+    return (x, gate, up), {}
 
 
-def _clipped(parts: tuple[Tensor, Tensor], limit: float, lower: float, upper: float) -> Linked:
-    gate, up = parts
+def _clipped(parts: Parts, limit: float, lower: float, upper: float) -> Linked:
+    _, gate, up = parts
     clipped_gate = torch.ops.aten.clamp(gate, None, limit)
     clipped_up = torch.ops.aten.clamp(up, lower, upper)
     return (label(clipped_gate, "gate"), label(clipped_up, "up")), {}
@@ -69,7 +64,7 @@ def _by_kernel(parts: tuple[Tensor, Tensor], cat_dim: int, halved_dim: int) -> L
 
 _PATTERNS = tuple(
     combine(cut, _clipped, activation)
-    for cut in (_cut_in_neighbours, *CUTS_IN_HALVES)
+    for cut in (_cut_in_neighbours, *HALVES)
     for activation in (_by_sigmoid, _by_silu, _by_kernel)
 )
 
@@ -112,10 +107,7 @@ def _literal_problem(match: Match) -> NoMatch | None:
 
 def _place_problem(match: Match) -> NoMatch | None:
     """Return why the elements of `x` are not where the kernel looks for them."""
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (x,), bound = tensors, match.bound
+    x, bound = match.tensor("x"), match.bound
     if x.dim() < 2 or not is_dense(x):
         return NoMatch(
             f"`x` has shape {list(x.shape)} and strides {list(x.stride())}; the kernel takes "
@@ -123,8 +115,9 @@ def _place_problem(match: Match) -> NoMatch | None:
         )
     size = x.shape[-1]
     if "gate_start" in bound:
-        ends = slice_ends(match, size, "gate_start", "gate_end", "up_start", "up_end")
-        if ends != (0, size, 1, size):
+        names = (("gate_start", 0), ("gate_end", size), ("up_start", 0), ("up_end", size))
+        ends = [place_in(bound[name], default, size) for name, default in names]
+        if ends != [0, size, 1, size]:
             return NoMatch(
                 f"the slices [{bound['gate_start']}:{bound['gate_end']}:2] and "
                 f"[{bound['up_start']}:{bound['up_end']}:2] are not the even and the odd positions "

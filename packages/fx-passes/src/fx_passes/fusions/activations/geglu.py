@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["ERROR_FUNCTION", "TANH", "fuse_geglu"]
 
 ERROR_FUNCTION = 0
 """`approximate` of `npu_geglu` for GELU by the error function, `approximate="none"` in torch."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_swiglu"]
-
 
 def _silu(gate: Tensor) -> Tensor:
     activated: Tensor = torch.ops.aten.silu(gate)

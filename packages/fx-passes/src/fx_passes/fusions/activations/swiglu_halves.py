@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.rule import Pattern
 
-__all__ = ["halves_problem", "swiglu_pattern"]
-
 
 def _activated(x: Tensor, dim: int) -> Linked:
     return torch.ops.npu.npu_swiglu(x, dim), {}
@@ -33,10 +31,7 @@ def swiglu_pattern(closing: Link) -> Pattern:
 
 def halves_problem(match: Match) -> NoMatch | None:
     """Return why the halves of `x` are not those of its last dimension."""
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (x,) = tensors
+    x = match.tensor("x")
     if match.bound["dim"] not in {-1, x.dim() - 1}:
         return NoMatch(f"the halves are along dimension {match.bound['dim']} of {x.dim()}")
     return None

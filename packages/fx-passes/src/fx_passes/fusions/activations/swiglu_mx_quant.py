@@ -12,7 +12,6 @@ from fx_passes.fusions.mx_quantized import (
     mx_quant_problem,
     mx_quantized,
 )
-from fx_passes.fusions.quantized import quantized_values
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.rewriting.rule import Rule
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_swiglu_mx_quant"]
-
 
 def _check(match: Match) -> NoMatch | None:
     unmet = first_unmet(match, Requirement.dtype_in("x", torch.bfloat16, torch.float16))
@@ -31,10 +28,7 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _width_problem(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (x,) = tensors
+    x = match.tensor("x")
     if not sizes_equal(x.shape[-1] % 2, 0) or x.dim() < 2:
         return NoMatch(f"`x` has the shape {list(x.shape)}; the kernel takes 2 dimensions or more")
     return None
@@ -49,7 +43,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         dst_type=bound["dtype"],
         round_mode=bound["mode"],
         scale_alg=bound["algorithm"],
-        val=quantized_values(match),
+        val=match.results("quant"),
     )
     return build.elements(fused, {"quantized": 0, "scale": 1})
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.activations.swiglu_halves import halves_problem, swiglu_pattern
 from fx_passes.fusions.quantized import (
     cast,
     dynamic_dtype_problem,
     inverse_scale,
     quantize_problem,
-    quantized_values,
     row_quantized,
     static_quantized,
 )
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_swiglu_dynamic_quant", "fuse_swiglu_quant"]
 
 # aclnnDequantSwigluQuantV2 on A2 and A3: two dimensions, the last one a multiple of this.
 _WIDTH_UNIT = 64
@@ -38,10 +35,9 @@ _WIDEST = 8192
 def _rows_problem(match: Match) -> NoMatch | None:
     """Return why `x` is not rows of the width and dtype that npu_dequant_swiglu_quant takes."""
     unmet = first_unmet(match, Requirement.rank("x", 2), Requirement.dtype_in("x", torch.bfloat16))
-    tensors = match.tensors("x")
-    if unmet is not None or isinstance(tensors, NoMatch):
+    if unmet is not None:
         return unmet
-    width = tensors[0].shape[-1]
+    width = match.tensor("x").shape[-1]
     if not sizes_equal(width % _WIDTH_UNIT, 0):
         known = "no" if str(width).isdigit() else "not known to be a"
         return NoMatch(f"the last dimension {width} is {known} multiple of {_WIDTH_UNIT}")
@@ -52,21 +48,16 @@ def _check_dynamic(match: Match) -> NoMatch | None:
     problem = dynamic_dtype_problem(match) or _rows_problem(match)
     if problem is not None:
         return problem
-    quant, smooth = match.value("quant"), match.value("smooth")
-    if not isinstance(quant, (tuple, list)):
-        return NoMatch("no tensor metadata for the quantised values")
-    if quant[0].dtype != torch.int8:
-        return NoMatch(f"quantisation to {quant[0].dtype}; the kernel gives int8")
+    (quantized, _), smooth = match.results("quant"), match.value("smooth")
+    if quantized.dtype != torch.int8:
+        return NoMatch(f"quantisation to {quantized.dtype}; the kernel gives int8")
     if isinstance(smooth, torch.Tensor):
         return _factor_problem(match, smooth, "smooth")
     return None
 
 
 def _factor_problem(match: Match, factor: Tensor, name: str) -> NoMatch | None:
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    half = tensors[0].shape[-1] // 2
+    half = match.tensor("x").shape[-1] // 2
     fits = factor.dim() == 1 and (sizes_equal(factor.shape[0], half) or factor.shape[0] == 1)
     if not fits:
         return NoMatch(f"`{name}` has shape {list(factor.shape)}; the kernel takes [{half}] or [1]")
@@ -82,7 +73,7 @@ def _rewrite_dynamic(match: Match, build: GraphBuilder) -> dict[str, Node]:
         quant_scale=_row(smooth, build) if isinstance(smooth, Node) else None,
         activate_left=True,
         quant_mode=1,
-        val=quantized_values(match),
+        val=match.results("quant"),
     )
     return build.elements(fused, {"quantized": 0, "scale": 1})
 
@@ -95,10 +86,7 @@ def _row(factor: Node, build: GraphBuilder) -> Node:
 
 
 def _check_static(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x", "scale")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, scale = tensors
+    x, scale = match.tensor("x"), match.tensor("scale")
     rows = _rows_problem if x.dtype == torch.bfloat16 else _narrow_problem
     problem = (
         rows(match)
@@ -115,10 +103,9 @@ def _check_static(match: Match) -> NoMatch | None:
 def _narrow_problem(match: Match) -> NoMatch | None:
     """Return why npu_swiglu_quant does not support `x`."""
     unmet = first_unmet(match, Requirement.dtype_in("x", torch.float16))
-    tensors = match.tensors("x")
-    if unmet is not None or isinstance(tensors, NoMatch):
+    if unmet is not None:
         return unmet
-    (x,) = tensors
+    x = match.tensor("x")
     known = all(isinstance(size, int) for size in x.shape[-1:])
     if x.dim() < 2 or not known or x.shape[-1] > _WIDEST:
         return NoMatch(
@@ -129,14 +116,8 @@ def _narrow_problem(match: Match) -> NoMatch | None:
 
 
 def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, x, quantized = match.bound, match.value("x"), match.value("quantized")
-    scale, offset = bound["scale"], bound["offset"]
-    if (
-        not isinstance(x, torch.Tensor)
-        or not isinstance(quantized, torch.Tensor)
-        or not isinstance(scale, Node)
-    ):
-        raise RuleError("building a fused SwiGLU and quantisation: the match was not checked")
+    bound, x, quantized = match.bound, match.tensor("x"), match.tensor("quantized")
+    scale, offset = match.node("scale"), bound["offset"]
     divides = x.dtype == torch.bfloat16
     if bound["div_mode"] is not divides:
         scale = inverse_scale(scale, build, dtype=torch.float32)
@@ -147,23 +128,12 @@ def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
         shift = build.call("aten::zeros_like", row, val=row.meta["val"])
     scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
     if divides:
-        fused = build.call(
-            "npu::npu_dequant_swiglu_quant",
-            bound["x"],
-            quant_scale=row,
-            quant_offset=shift,
-            activate_left=True,
-            val=(quantized, scales),
-        )
+        operator, factors = "npu_dequant_swiglu_quant", {"quant_scale": row, "quant_offset": shift}
     else:
-        fused = build.call(
-            "npu::npu_swiglu_quant",
-            bound["x"],
-            smooth_scales=row,
-            offsets=shift,
-            activate_left=True,
-            val=(quantized, scales),
-        )
+        operator, factors = "npu_swiglu_quant", {"smooth_scales": row, "offsets": shift}
+    fused = build.call(
+        f"npu::{operator}", bound["x"], **factors, activate_left=True, val=(quantized, scales)
+    )
     return build.elements(fused, {"quantized": 0})
 
 

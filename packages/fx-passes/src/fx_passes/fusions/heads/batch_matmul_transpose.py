@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_batch_matmul_transpose"]
 
 _REQUIREMENTS = (
     Requirement.on_npu("x"),
@@ -108,10 +106,7 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _size_problem(match: Match, *, swapped: bool) -> NoMatch | None:
-    tensors = match.tensors("x", "weight")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, weight = tensors
+    x, weight = match.tensor("x"), match.tensor("weight")
     batch, inner, columns = x.shape[1 if swapped else 0], x.shape[2], weight.shape[2]
     if not sizes_equal(weight.shape[0], batch):
         return NoMatch(
@@ -136,9 +131,7 @@ def _limit_problem(name: str, size: object, *, multiple: int = 1) -> str | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, y = match.bound, match.value("y")
-    if not isinstance(y, torch.Tensor):
-        raise RuleError("building npu_transpose_batchmatmul: the match was not checked")
+    bound, y = match.bound, match.tensor("y")
     fused = build.call(
         "npu::npu_transpose_batchmatmul",
         bound["x"],

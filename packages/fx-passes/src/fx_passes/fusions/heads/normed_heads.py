@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
 
-__all__ = [
-    "build_heads",
-    "call_of",
-    "heads_problem",
-    "kernel_problem",
-    "normed_heads_patterns",
-    "unflattened_heads_pattern",
-]
-
 
 def _reshaped(
     qkv: Tensor,
@@ -151,10 +142,7 @@ def _literal_problem(match: Match) -> NoMatch | None:
 
 def _size_problem(match: Match) -> NoMatch | None:
     """Return the problem with the sizes of the heads."""
-    tensors = match.tensors("q_weight", "q_heads", "k_heads")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    weight, q_heads, k_heads = tensors
+    weight, q_heads, k_heads = map(match.tensor, ("q_weight", "q_heads", "k_heads"))
     size, sizes = weight.shape[0], match.bound["sizes"]
     parts = list(sizes) if isinstance(sizes, (list, tuple)) else []
     if not all(isinstance(each, int) for each in (size, *parts)):
@@ -181,15 +169,10 @@ def call_of(
         angles: Returns cosines and sines, [1, T, 1, rotary_dim].
         cache: The look-up of cosines and sines, one row per token; None without a look-up.
     """
-    weight, sizes = match.value("q_weight"), match.bound["sizes"]
-    epsilon = match.bound["q_epsilon"]
-    if (
-        not isinstance(weight, torch.Tensor)
-        or not isinstance(sizes, (list, tuple))
-        or not isinstance(epsilon, (int, float, Node))
-    ):
+    bound, head_dim = match.bound, match.tensor("q_weight").shape[0]
+    sizes, epsilon = bound["sizes"], bound["q_epsilon"]
+    if not isinstance(sizes, (list, tuple)) or not isinstance(epsilon, (int, float, Node)):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
-    head_dim = weight.shape[0]
     heads = QkvHeads(
         num_heads=sizes[0] // head_dim,
         num_kv_heads=sizes[1] // head_dim,
@@ -198,11 +181,11 @@ def call_of(
     )
     return QkvCall(
         heads=heads,
-        qkv=_node(match, "qkv"),
-        q_weight=_node(match, "q_weight"),
-        k_weight=_node(match, "k_weight"),
-        q_bias=_node(match, "q_bias") if "q_bias" in match.bound else None,
-        k_bias=_node(match, "k_bias") if "k_bias" in match.bound else None,
+        qkv=match.node("qkv"),
+        q_weight=match.node("q_weight"),
+        k_weight=match.node("k_weight"),
+        q_bias=match.node("q_bias") if "q_bias" in bound else None,
+        k_bias=match.node("k_bias") if "k_bias" in bound else None,
         angles=angles,
         cache=cache,
         eps=epsilon if isinstance(epsilon, Node) else float(epsilon),
@@ -230,12 +213,6 @@ def build_heads(
     match: Match, build: GraphBuilder, kernels: tuple[VendorKernel, ...], call: QkvCall
 ) -> dict[str, Node]:
     """Build the operator, or the first vendor kernel that is installed and able.
-
-    Args:
-        match: The match.
-        build: The builder of the rewrite.
-        kernels: The kernels that may be installed.
-        call: What is built.
 
     Returns:
         The nodes for `q`, `k` and `v`, in the shapes of the pattern's outputs.
@@ -277,17 +254,8 @@ def _reference(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
 
 def _shaped(result: Node, match: Match, name: str, build: GraphBuilder) -> Node:
     """Return a result [T, heads, head_dim] as the pattern's output has it, that or [T, size]."""
-    wanted, value = match.value(name), result.meta.get("val")
-    if not isinstance(wanted, torch.Tensor) or not isinstance(value, torch.Tensor):
-        raise RuleError(f"building {OPERATOR}: `{name}` has no tensor metadata")
+    wanted, value = match.tensor(name), result.meta["val"]
     if wanted.dim() == value.dim():
         return result
     size = value.shape[1] * value.shape[2]
     return build.call("aten::reshape", result, [-1, size], val=wanted.new_empty(wanted.shape))
-
-
-def _node(match: Match, name: str) -> Node:
-    node = match.bound[name]
-    if not isinstance(node, Node):
-        raise RuleError(f"building {OPERATOR}: `{name}` is {node!r}, expected a node")
-    return node

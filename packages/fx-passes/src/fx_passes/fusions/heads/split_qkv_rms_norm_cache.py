@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.heads.normed_heads import (
     build_heads,
     call_of,
@@ -19,7 +17,7 @@ from fx_passes.fusions.heads.normed_heads import (
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
+from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
 from fx_passes.operators.vendor_kernel import (
     KNOWN_KERNELS,
     AngleCache,
@@ -32,12 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
-
-__all__ = ["fuse_split_qkv_rms_norm_mrope", "fuse_split_qkv_rms_norm_rotary_embedding"]
 
 
 def _mrope(
@@ -139,10 +136,8 @@ def _row_problem(match: Match) -> NoMatch | None:
 
 
 def _rotation_problem(match: Match) -> NoMatch | None:
-    bound, tensors = match.bound, match.tensors("q_weight", "cache")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    head_dim, rotary = tensors[0].shape[0], tensors[1].shape[1]
+    bound = match.bound
+    head_dim, rotary = match.tensor("q_weight").shape[0], match.tensor("cache").shape[1]
     if not sizes_equal(bound["head_size"], head_dim):
         return NoMatch(f"heads of {head_dim} are rotated as heads of {bound['head_size']}")
     if not all(isinstance(each, int) for each in (rotary,)) or rotary % 2 or rotary > head_dim:
@@ -161,10 +156,7 @@ def _sections(match: Match) -> list[int]:
 
 
 def _position_problem(match: Match) -> NoMatch | None:
-    bound, tensors = match.bound, match.tensors("positions", "cache")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    positions, cache = tensors
+    bound, positions, cache = match.bound, match.tensor("positions"), match.tensor("cache")
     sections = _sections(match)
     if not sections:
         if positions.dim() == 1:
@@ -188,24 +180,17 @@ def _rewrite(
 
 
 def _call(match: Match) -> QkvCall:
-    table, positions, cache = match.bound["cache"], match.bound["positions"], match.value("cache")
-    if (
-        not isinstance(table, Node)
-        or not isinstance(positions, Node)
-        or not isinstance(cache, torch.Tensor)
-    ):
-        raise RuleError(f"building {OPERATOR}: the match was not checked")
+    cache, lookup = match.tensor("cache"), None
     # Several sections have positions of their own, which is several rows for each token.
-    lookup = None if _sections(match) else AngleCache(positions=positions, table=table)
+    if not _sections(match):
+        lookup = AngleCache(positions=match.node("positions"), table=match.node("cache"))
     return call_of(match, cache.shape[1], partial(_angles, match, cache), lookup)
 
 
 def _angles(match: Match, cache: Tensor, build: GraphBuilder) -> tuple[Node, Node]:
     """Build cosines and sines [1, T, 1, rotary_dim], for all layers once they are shared."""
-    positions, held, qkv = match.bound["positions"], match.bound["cache"], match.value("qkv")
-    if not isinstance(positions, Node) or not isinstance(qkv, torch.Tensor):
-        raise RuleError(f"building {OPERATOR}: the match was not checked")
-    tokens, rotary, sections = qkv.shape[0], cache.shape[1], _sections(match)
+    positions, held, sections = match.node("positions"), match.node("cache"), _sections(match)
+    tokens, rotary = match.tensor("qkv").shape[0], cache.shape[1]
     half = rotary // 2
     if not sections:
         rows = build.call(

@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.heads.normed_heads import (
     build_heads,
     call_of,
@@ -18,17 +16,16 @@ from fx_passes.fusions.heads.normed_heads import (
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
+from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
 from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["fuse_split_qkv_rms_norm_rope"]
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -79,11 +76,9 @@ def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None
 
 def _rotation_problem(match: Match) -> NoMatch | None:
     """Return the problem with the cosines and sines."""
-    tensors = match.tensors("q", "cos", "sin")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    size = match.bound.get("end", tensors[0].shape[2])
-    for name, tensor in zip(("cos", "sin"), tensors[1:], strict=True):
+    size = match.bound.get("end", match.tensor("q").shape[2])
+    for name in ("cos", "sin"):
+        tensor = match.tensor(name)
         first, _, third, last = tensor.shape
         if not all(map(sizes_equal, (first, third, last), (1, 1, size))):
             return NoMatch(
@@ -117,14 +112,8 @@ def _rewrite(
 
 
 def _call(match: Match) -> QkvCall:
-    cos, sin, value = match.bound["cos"], match.bound["sin"], match.value("cos")
-    if (
-        not isinstance(value, torch.Tensor)
-        or not isinstance(cos, Node)
-        or not isinstance(sin, Node)
-    ):
-        raise RuleError(f"building {OPERATOR}: the match was not checked")
-    return call_of(match, value.shape[3], lambda _: (cos, sin))
+    cos, sin = match.node("cos"), match.node("sin")
+    return call_of(match, match.tensor("cos").shape[3], lambda _: (cos, sin))
 
 
 def fuse_split_qkv_rms_norm_rope(

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_add_rms_norm"]
-
 
 _REQUIREMENTS = (
     Requirement.same_shape("x", "residual"),

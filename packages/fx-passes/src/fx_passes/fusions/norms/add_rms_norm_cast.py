@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.regrouped_rows import (
     flattened_rows,
     regroup,
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
 
-__all__ = ["fuse_add_rms_norm_cast"]
 
 # npu_add_rms_norm does not broadcast either, so this concerns additions only.
 _ADDITION = Requirement.same_shape("x", "residual")
@@ -80,31 +78,25 @@ def _behind_norms(*links: Link) -> tuple[Pattern, ...]:
 
 
 def _check(match: Match) -> NoMatch | None:
-    dtype, x = match.bound["dtype"], match.value("x")
+    dtype, rank = match.bound["dtype"], match.tensor("x").dim()
     if dtype is not torch.float32:
         return NoMatch(f"a cast to {dtype}; the kernel casts to torch.float32")
-    if isinstance(x, torch.Tensor) and x.dim() > _HIGHEST_RANK:
-        return NoMatch(f"`x` has {x.dim()} dimensions; the kernel takes 1 to {_HIGHEST_RANK}")
-    norm = match.value("norm")
-    if not isinstance(norm, (tuple, list)):
-        return NoMatch("no tensor metadata for the norm")
-    addition = (_ADDITION,) if len(norm) == _RESULTS_WITHOUT_SUM else ()
+    if rank > _HIGHEST_RANK:
+        return NoMatch(f"`x` has {rank} dimensions; the kernel takes 1 to {_HIGHEST_RANK}")
+    addition = (_ADDITION,) if len(match.results("norm")) == _RESULTS_WITHOUT_SUM else ()
     return first_unmet(match, *addition, *_REQUIREMENTS) or rows_problem(match)
 
 
 def _build(match: Match, build: GraphBuilder) -> Node:
     """Return the call whose results are the norm in float32, the norm, rstd and the sum."""
-    bound, norm = match.bound, match.value("norm")
-    if not isinstance(norm, (tuple, list)):
-        raise RuleError("building npu_add_rms_norm_cast: the match was not checked")
-    normed, rstd, *total = norm
+    bound, (normed, rstd, *total) = match.bound, match.results("norm")
     return build.call(
         "npu::npu_add_rms_norm_cast",
         bound["x"],
         bound["residual"],
         bound["weight"],
         bound["epsilon"],
-        val=(normed.to(torch.float32), normed, rstd, *(total or [match.value("total")])),
+        val=(normed.to(torch.float32), normed, rstd, *(total or [match.tensor("total")])),
     )
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.regrouped_rows import (
     flattened_rows,
     regroup,
@@ -18,7 +15,7 @@ from fx_passes.fusions.norms.residual_norm import (
     residual_norm_problem,
     sum_value,
 )
-from fx_passes.fusions.quantized import dynamic_dtype_problem, quantized_values, row_quantized
+from fx_passes.fusions.quantized import dynamic_dtype_problem, row_quantized
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet
 from fx_passes.rewriting.rule import Rule
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["build_dynamic_quant", "dynamic_quant_problem", "fuse_add_rms_norm_dynamic_quant"]
 
 _SMOOTH = (Requirement.same_shape("weight", "smooth"), Requirement.same_dtype("weight", "smooth"))
 
@@ -46,11 +42,11 @@ def dynamic_quant_problem(match: Match) -> NoMatch | None:
     unmet = unmet or first_unmet(match, *smooth)
     if unmet is not None:
         return unmet
-    x = match.value("x")
-    if not isinstance(match.value("quant"), (tuple, list)):
-        return NoMatch("no tensor metadata for the quantised values")
-    if isinstance(x, torch.Tensor) and x.dim() < 2:
-        return NoMatch(f"`x` has {x.dim()} dimension; the kernel takes 2 to 8")
+    # The rewrite needs their fake values.
+    match.results("quant")
+    rank = match.tensor("x").dim()
+    if rank < 2:
+        return NoMatch(f"`x` has {rank} dimension; the kernel takes 2 to 8")
     return None
 
 
@@ -59,14 +55,12 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    quantized, scale = quantized_values(match)
+    quantized, scale = match.results("quant")
     if "rows" not in match.labels:
         fused = build_dynamic_quant(match, build, quantized, scale)
         return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
-    x = match.value("x")
-    if not isinstance(x, torch.Tensor):
-        raise RuleError("building npu_add_rms_norm_dynamic_quant: the match was not checked")
-    whole = quantized.new_empty(x.shape), scale.new_empty(x.shape[:-1])
+    shape = match.tensor("x").shape
+    whole = quantized.new_empty(shape), scale.new_empty(shape[:-1])
     fused = build_dynamic_quant(match, build, *whole)
     found = build.elements(fused, {"total": 2})
     if "quantized" in match.needed:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.residual_norm import (
     residual_norm_patterns,
     residual_norm_problem,
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = [
-    "build_static_quant",
-    "fuse_add_rms_norm_quant",
-    "second_quant_problem",
-    "static_quant_problem",
-]
 
 _REQUIREMENTS = (
     Requirement.same_shape("weight", "scale"),
@@ -68,10 +61,7 @@ def second_quant_problem(match: Match) -> NoMatch | None:
 def _block_problem(match: Match) -> NoMatch | None:
     # Of the weight, whose size is a number where torch.compile(dynamic=True) makes all others
     # symbols. Norms take no other size of rows than that of their weight.
-    tensors = match.tensors("weight")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (weight,) = tensors
+    weight = match.tensor("weight")
     size = weight.shape[0]
     if not sizes_equal(size * weight.element_size() % _BLOCK_BYTES, 0):
         known = "no" if str(size).isdigit() else "not known to be a"
@@ -81,10 +71,7 @@ def _block_problem(match: Match) -> NoMatch | None:
 
 def _table_problem(match: Match, scale_name: str, offset_name: str) -> NoMatch | None:
     """Return whether scale and offset are outside of the kernel's table, casts included."""
-    tensors = match.tensors("x", scale_name)
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, scale = tensors
+    x, scale = match.tensor("x"), match.tensor(scale_name)
     # float16 takes a float32 scale; a float16 one is cast.
     allowed = (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.float32, torch.float16)
     if scale.dtype not in allowed:
@@ -113,9 +100,7 @@ def _operands(
     Raises:
         RuleError: The scale is no node, or something has no fake value.
     """
-    scale, x, offset = match.bound[name], match.value("x"), match.bound[offset_name]
-    if not isinstance(scale, Node) or not isinstance(x, torch.Tensor):
-        raise RuleError("building static quantisation after a norm: the match was not checked")
+    scale, x, offset = match.node(name), match.tensor("x"), match.bound[offset_name]
     half = x.dtype == torch.float16
     if match.bound.get("div_mode") is False:
         # The inverse of a float16 scale is taken in float32, in which the kernel wants it.
@@ -161,10 +146,7 @@ def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) ->
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    quantized = match.value("quantized")
-    if not isinstance(quantized, torch.Tensor):
-        raise RuleError("building npu_add_rms_norm_quant: the match was not checked")
-    fused = build_static_quant(match, build, quantized)
+    fused = build_static_quant(match, build, match.tensor("quantized"))
     return build.elements(fused, {"quantized": 0, "total": 2})
 
 

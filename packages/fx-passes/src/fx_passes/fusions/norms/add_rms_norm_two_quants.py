@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.add_rms_norm_quant import (
     build_static_quant,
     second_quant_problem,
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["fuse_add_rms_norm_two_quants"]
 
 
 def _quantized_twice(
@@ -50,10 +47,7 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    values = match.tensors("quantized", "second")
-    if not isinstance(values, tuple):
-        raise RuleError("building npu_add_rms_norm_quant: the match was not checked")
-    fused = build_static_quant(match, build, *values)
+    fused = build_static_quant(match, build, match.tensor("quantized"), match.tensor("second"))
     return build.elements(fused, {"quantized": 0, "second": 1, "total": 2})
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["flattened_rows", "regroup", "reshaped_rows", "rows_problem"]
-
 
 def reshaped_rows(normed: Tensor, shape: Sequence[int]) -> Linked:
     """View or reshape the result of a norm in a pattern; a link of `combine`."""
@@ -41,10 +39,7 @@ def rows_problem(match: Match) -> NoMatch | None:
     """
     if "rows" not in match.labels:
         return None
-    tensors = match.tensors("x", "rows")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, rows = tensors
+    x, rows = match.tensor("x"), match.tensor("rows")
     if x.dim() < 2 or rows.dim() < 2 or not sizes_equal(x.shape[-1], rows.shape[-1]):
         return NoMatch(
             f"`{match.labels['rows'].name}` views {list(x.shape)} as {list(rows.shape)}, which "
@@ -69,9 +64,7 @@ def regroup(
     Raises:
         RuleError: The match has no view, or was not checked.
     """
-    bound, x = match.bound, match.value("x")
-    if not isinstance(x, torch.Tensor):
-        raise RuleError("viewing rows: the match was not checked")
+    bound, x = match.bound, match.tensor("x")
     if "shape" in bound:
         shape = bound["shape"]
         if not isinstance(shape, (list, tuple)):

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.rule import Pattern
 
-__all__ = [
-    "norm_patterns",
-    "norm_problem",
-    "residual_norm_patterns",
-    "residual_norm_problem",
-    "sum_value",
-]
-
 
 def _joined(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
     """As engines for NPUs write it."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.mx_quantized import (
     MX_QUANTIZE,
     mx_quant_problem,
@@ -19,7 +18,6 @@ from fx_passes.fusions.norms.residual_norm import (
     residual_norm_problem,
     sum_value,
 )
-from fx_passes.fusions.quantized import quantized_values
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -28,15 +26,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = [
-    "add_norm_mx_problem",
-    "build_add_norm_mx",
-    "build_norm_mx",
-    "fuse_add_rms_norm_dynamic_mx_quant",
-    "fuse_rms_norm_dynamic_mx_quant",
-    "norm_mx_problem",
-]
 
 
 def add_norm_mx_problem(match: Match) -> NoMatch | None:
@@ -51,9 +40,7 @@ def norm_mx_problem(match: Match) -> NoMatch | None:
 
 def _deviations(match: Match) -> Tensor:
     """Return the fake value of the reciprocal standard deviations, which the kernels return too."""
-    x = match.value("x")
-    if not isinstance(x, torch.Tensor):
-        raise RuleError("building a fused MX quantisation: `x` has no metadata")
+    x = match.tensor("x")
     return x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
 
 
@@ -70,7 +57,7 @@ def _settings(match: Match) -> dict[str, Any]:
 
 
 def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_add_norm_mx(match, build, *quantized_values(match))
+    fused = build_add_norm_mx(match, build, *match.results("quant"))
     return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
 
 
@@ -95,7 +82,7 @@ def build_add_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scal
 
 
 def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_norm_mx(match, build, *quantized_values(match))
+    fused = build_norm_mx(match, build, *match.results("quant"))
     return build.elements(fused, {"quantized": 0, "scale": 1})
 
 

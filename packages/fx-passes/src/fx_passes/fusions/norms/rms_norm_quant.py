@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.residual_norm import norm_patterns, norm_problem
 from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem, static_quantized
 from fx_passes.matching.match import Match, NoMatch
@@ -17,10 +15,10 @@ from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_rms_norm_quant"]
 
 # aclnnRmsNormQuantV3 exists on these alone.
 _CHANNEL_SCALES_ON = "Ascend950"
@@ -39,10 +37,7 @@ def _check(match: Match, *, soc: str) -> NoMatch | None:
 
 
 def _scale_problem(match: Match, soc: str) -> NoMatch | None:
-    tensors = match.tensors("x", "scale", "weight")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, scale, weight = tensors
+    x, scale, weight = map(match.tensor, ("x", "scale", "weight"))
     allowed = {x.dtype}
     if not _is_one(scale):
         if not sizes_equal(scale.shape[0], weight.shape[0]):
@@ -78,11 +73,8 @@ def _is_one(scale: Tensor) -> bool:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, scale = match.bound, match.value("scale")
-    quantized = match.value("quantized")
-    if not isinstance(scale, torch.Tensor) or not isinstance(quantized, torch.Tensor):
-        raise RuleError("building npu_rms_norm_quant: the match was not checked")
-    if _is_one(scale):
+    bound, quantized = match.bound, match.tensor("quantized")
+    if _is_one(match.tensor("scale")):
         return {"quantized": _one_scale(match, build)}
     fused = build.call(
         "npu::npu_rms_norm_quant_v2",
@@ -101,10 +93,8 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 def _one_scale(match: Match, build: GraphBuilder) -> Node:
     """Build the kernel for one scale, which wants bias and offset: zeros where there is none."""
-    bound, weight = match.bound, match.value("weight")
-    scale, offset, beta = bound["scale"], bound["offset"], bound.get("beta")
-    if not isinstance(scale, Node) or not isinstance(weight, torch.Tensor):
-        raise RuleError("building npu_rms_norm_quant: the match was not checked")
+    bound, weight = match.bound, match.tensor("weight")
+    scale, offset, beta = match.node("scale"), bound["offset"], bound.get("beta")
     if bound["div_mode"] is False:
         scale = inverse_scale(scale, build, dtype=weight.dtype)
     if beta is None:

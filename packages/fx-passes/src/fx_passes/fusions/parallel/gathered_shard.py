@@ -6,9 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
@@ -16,11 +14,10 @@ from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
-
-__all__ = ["gathered", "remove_gather_of_own_shard"]
 
 
 def gathered(shard: Tensor, size: int, group: str) -> Tensor:
@@ -81,9 +78,7 @@ def _place_problem(match: Match, group: ParallelGroup, rank: int) -> NoMatch | N
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    x, bound = match.bound["x"], match.bound
-    if not isinstance(x, Node):
-        raise RuleError(f"taking the own part of what was gathered: `x` is {x!r}, expected a node")
+    x, bound = match.node("x"), match.bound
     replaced = {"own": x}
     if "whole" in match.needed:
         whole = match.value("whole")

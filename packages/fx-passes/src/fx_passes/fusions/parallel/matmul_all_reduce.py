@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_matmul_all_reduce"]
 
 # aclnnMatmulAllReduce on A2: these many ranks, all connected to each other.
 _SIZES = (1, 2, 4, 8)
@@ -92,14 +91,11 @@ def _device_problem(match: Match, groups: tuple[ParallelGroup, ...], soc: str) -
 def _rewrite(
     match: Match, build: GraphBuilder, *, groups: tuple[ParallelGroup, ...]
 ) -> dict[str, Node]:
-    group = group_of(match, groups)
-    weight, bound = match.bound["weight"], match.bound
-    if isinstance(group, NoMatch) or not isinstance(weight, Node):
+    group, weight, bound = group_of(match, groups), match.node("weight"), match.bound
+    if isinstance(group, NoMatch):
         raise RuleError("building npu_mm_all_reduce_base: the match was not checked")
     if "linear" in match.labels:
-        value = match.value("weight")
-        known = value.t() if isinstance(value, torch.Tensor) else None
-        weight = build.call("aten::t", weight, val=known)
+        weight = build.call("aten::t", weight, val=match.tensor("weight").t())
     fused = build.call(
         "npu::npu_mm_all_reduce_base",
         bound["x"],

@@ -10,8 +10,6 @@ from fx_passes.matching.match import NoMatch
 if TYPE_CHECKING:
     from fx_passes.matching.match import Match
 
-__all__ = ["ParallelGroup", "group_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelGroup:

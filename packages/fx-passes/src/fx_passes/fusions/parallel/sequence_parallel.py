@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.fusions.parallel.gathered_shard import gathered
@@ -19,11 +18,10 @@ from fx_passes.rewriting.rule import Pattern, Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.fx import Node
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["shard_all_reduce_norm"]
 
 
 def _reduced(x: Tensor, operation: str, group: str) -> Linked:
@@ -109,10 +107,7 @@ def _check(match: Match, *, groups: tuple[ParallelGroup, ...], divisible: bool) 
 
 def _gather_problem(match: Match, group: ParallelGroup) -> NoMatch | None:
     """Return why the rows that are normalised are not all that the ranks have."""
-    tensors = match.tensors("x", "rows")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, rows = tensors
+    x, rows = match.tensor("x"), match.tensor("rows")
     if not sizes_equal(match.bound["size"], group.size):
         return NoMatch(f"{match.bound['size']} parts are gathered from {group.size} ranks")
     if match.bound.get("dim", 0) != 0 or match.bound.get("start") not in {None, 0}:
@@ -126,10 +121,7 @@ def _gather_problem(match: Match, group: ParallelGroup) -> NoMatch | None:
 
 
 def _division_problem(match: Match, group: ParallelGroup, divisible: bool) -> NoMatch | None:
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    tokens = tensors[0].shape[0]
+    tokens = match.tensor("x").shape[0]
     known = all(isinstance(size, int) for size in (tokens,))
     if sizes_equal(_remainder(tokens, group.size), 0) or (divisible and not known):
         return None
@@ -145,23 +137,22 @@ def _remainder(tokens: object, size: int) -> object:
 def _rewrite(
     match: Match, build: GraphBuilder, *, groups: tuple[ParallelGroup, ...]
 ) -> dict[str, Node]:
-    group, bound, tensors = group_of(match, groups), match.bound, match.tensors("x")
-    if isinstance(group, NoMatch) or isinstance(tensors, NoMatch):
+    group, bound, x = group_of(match, groups), match.bound, match.tensor("x")
+    if isinstance(group, NoMatch):
         raise RuleError("sharding all-reduce and norm: the match was not checked")
-    (x,) = tensors
     reduces = "operation" in bound
     tokens = x.shape[0] if reduces else x.shape[0] * group.size
     rows = x.shape[0] // group.size if reduces else x.shape[0]
     shard = x.new_empty((rows, *x.shape[1:]))
     whole = x.new_empty((tokens, *x.shape[1:]))
-    own = _scattered(match, group, shard, build) if reduces else _node(match, "x")
+    own = _scattered(match, group, shard, build) if reduces else match.node("x")
     if "extra" in bound:
-        extra = _own_part(_node(match, "extra"), group, shard, build)
+        extra = _own_part(match.node("extra"), group, shard, build)
         own = build.call("aten::add.Tensor", own, extra, val=shard)
     weight, epsilon = bound["weight"], bound["epsilon"]
     rstd = x.new_empty((rows, 1), dtype=torch.float32)
     if "residual" in bound:
-        residual = _own_part(_node(match, "residual"), group, shard, build)
+        residual = _own_part(match.node("residual"), group, shard, build)
         normed = build.call(
             "npu::npu_add_rms_norm", own, residual, weight, epsilon, val=(shard, rstd, shard)
         )
@@ -174,13 +165,6 @@ def _rewrite(
     return {
         name: _whole(results[name], group, whole, build) for name in results if name in match.needed
     }
-
-
-def _node(match: Match, name: str) -> Node:
-    node = match.bound[name]
-    if not isinstance(node, Node):
-        raise RuleError(f"sharding a norm: `{name}` is {node!r}, expected a node")
-    return node
 
 
 def _scattered(match: Match, group: ParallelGroup, shard: Tensor, build: GraphBuilder) -> Node:

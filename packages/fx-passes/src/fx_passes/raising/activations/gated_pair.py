@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["pair_problem", "side_by_side"]
 
 _REQUIREMENTS = (
     Requirement.on_npu("gate"),

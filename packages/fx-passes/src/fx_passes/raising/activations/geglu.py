@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["raise_geglu"]
 
 _FORMS = MappingProxyType({"none": ERROR_FUNCTION, "tanh": TANH})
 
@@ -36,8 +35,7 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    y = match.value("y")
-    known = dense_like(y) if isinstance(y, torch.Tensor) else None
+    known = dense_like(match.tensor("y"))
     form = _FORMS[str(match.bound["approximate"])]
     fused = build.call(
         "npu::npu_geglu",
@@ -45,7 +43,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         -1,
         form,
         True,
-        val=None if known is None else (known, known),
+        val=(known, known),
     )
     return build.elements(fused, {"y": 0})
 

@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["raise_swiglu"]
-
 
 def _pattern(gate: Tensor, up: Tensor) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.silu(gate) * up}
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    y = match.value("y")
-    known = dense_like(y) if isinstance(y, torch.Tensor) else None
+    known = dense_like(match.tensor("y"))
     return {"y": build.call("npu::npu_swiglu", side_by_side(match, build), -1, val=known)}
 
 

@@ -12,7 +12,6 @@ from fx_passes.memory import views_of
 if TYPE_CHECKING:
     from fx_passes.memory import EffectTable
 
-__all__ = ["seen_keys"]
 
 # What is this far below the scores has a weight of zero in every dtype of 16 bits.
 _FAR_BELOW = -1e4
@@ -22,10 +21,6 @@ def seen_keys(mask: Node, effects: EffectTable) -> Node | None:
     """Return the bool mask of an additive mask, True for a key that is attended to, or None.
 
     Models build such a mask as `where(seen, 0, minimum of the dtype)`.
-
-    Args:
-        mask: The mask added to the scores.
-        effects: Reports later writes.
     """
     aten = torch.ops.aten
     chosen = {aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = [
-    "dense",
-    "heads_problem",
-    "kernel_mask",
-    "mask_problem",
-    "raise_attention",
-    "seen_mask",
-]
 
 # aclnnFusedInferAttentionScore: heads of at most 512, in whole units of 16 bytes; the compressed
 # mask of its causal modes is a triangle of this side.
@@ -112,12 +103,9 @@ def _check(match: Match) -> NoMatch | None:
 def heads_problem(match: Match) -> NoMatch | None:
     """Return why the kernel does not take `query`, `key` and `value` of a match."""
     unmet = first_unmet(match, *_REQUIREMENTS)
-    tensors = match.tensors("query", "key", "value")
     if unmet is not None:
         return unmet
-    if isinstance(tensors, NoMatch):
-        return tensors
-    query, key, value = tensors
+    query, key, value = map(match.tensor, ("query", "key", "value"))
     heads, kv_heads, size = query.shape[1], key.shape[1], query.shape[-1]
     if not all(isinstance(each, int) for each in (heads, kv_heads, size)):
         return NoMatch(f"heads and their size must be numbers, found {heads}, {kv_heads}, {size}")
@@ -161,10 +149,7 @@ def _groups_problem(match: Match, heads: int, kv_heads: int) -> NoMatch | None:
 def _repeat_problem(match: Match, groups: int) -> NoMatch | None:
     """Return why keys and values are not repeated head by head, each for a group of queries."""
     names = ("query", "key", "value", "wide_key", "all_keys", "wide_value", "all_values")
-    tensors = match.tensors(*names)
-    if isinstance(tensors, NoMatch):
-        return tensors
-    query, key, value, wide_key, all_keys, wide_value, all_values = tensors
+    query, key, value, wide_key, all_keys, wide_value, all_values = map(match.tensor, names)
     batch, kv_heads, length, size = key.shape
     value_size = value.shape[-1]
     for name, tensor, shape in (
@@ -201,10 +186,7 @@ def mask_problem(match: Match) -> NoMatch | None:
         return None
     if match.bound.get("causal"):
         return NoMatch("is_causal and a mask at once")
-    tensors = match.tensors("query", "key", "mask")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    query, key, mask = tensors
+    query, key, mask = map(match.tensor, ("query", "key", "mask"))
     seen = seen_mask(match)
     value = None if seen is None else value_of(seen)
     if not isinstance(value, torch.Tensor):
@@ -242,10 +224,7 @@ def _mask_shape_problem(shape: torch.Size, query: Tensor, key: Tensor) -> NoMatc
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound = match.bound
-    tensors = match.tensors("query", "key", "value", "y")
-    if isinstance(tensors, NoMatch):
-        raise RuleError("building npu_fused_infer_attention_score: the match was not checked")
-    query, key, value, y = tensors
+    query, key, value, y = map(match.tensor, ("query", "key", "value", "y"))
     missing = key.shape[-1] - value.shape[-1]
     values = dense(bound["value"], build)
     if missing:

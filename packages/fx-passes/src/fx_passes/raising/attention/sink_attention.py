@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["raise_sink_attention"]
 
 
 # Batch, heads, queries, size.
@@ -109,12 +106,11 @@ def _sinks_problem(match: Match) -> NoMatch | None:
         Requirement.dtype_in("sinks", torch.bfloat16),
         Requirement.rank("sinks", 1),
     )
-    tensors = match.tensors("query", "key", "value", "sinks", "column")
     if unmet is not None:
         return unmet
-    if isinstance(tensors, NoMatch):
-        return tensors
-    query, key, value, sinks, column = tensors
+    query, key, value, sinks, column = map(
+        match.tensor, ("query", "key", "value", "sinks", "column")
+    )
     heads = query.shape[1]
     shape = [1, heads, 1] if "gate_dim" in match.bound else [1, heads, 1, 1]
     if not sizes_equal(sinks.shape[0], heads) or list(column.shape) != shape:
@@ -143,10 +139,7 @@ def _cut_problem(match: Match, keys: int) -> NoMatch | None:
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound = match.bound
-    tensors = match.tensors("query", "key", "y")
-    if isinstance(tensors, NoMatch):
-        raise RuleError("building npu_fused_infer_attention_score_v2: the match was not checked")
-    query, key, y = tensors
+    query, key, y = map(match.tensor, ("query", "key", "y"))
     mask, sparse_mode = kernel_mask(match, build, query)
     fused = build.call(
         "npu::npu_fused_infer_attention_score_v2",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["SCORES", "SHIFTS", "WEIGHTS", "scale_of", "spelling_problem", "spelt_attention"]
-
 
 def _product(query: Tensor, key: Tensor, one: int, other: int) -> Linked:
     return torch.matmul(query, key.transpose(one, other)), {}
@@ -118,10 +116,7 @@ def _check(match: Match) -> NoMatch | None:
 
 def spelling_problem(match: Match) -> NoMatch | None:
     """Return why products and softmax are not along the dimensions of attention."""
-    tensors = match.tensors("query", "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    query, y = tensors
+    query, y = match.tensor("query"), match.tensor("y")
     bound, rank = match.bound, query.dim()
     if {_position(bound[name], rank) for name in ("one", "other")} != {rank - 2, rank - 1}:
         return NoMatch(
@@ -173,7 +168,7 @@ def scale_of(match: Match) -> float:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, y = match.bound, match.value("y")
+    bound = match.bound
     attended = build.call(
         "aten::scaled_dot_product_attention",
         bound["query"],
@@ -181,7 +176,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         bound["value"],
         seen_mask(match),
         scale=scale_of(match),
-        val=dense_like(y) if isinstance(y, torch.Tensor) else None,
+        val=dense_like(match.tensor("y")),
     )
     return {"y": attended}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
@@ -20,113 +20,51 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["raise_rms_norm"]
 
 # What torch takes where `eps` is None: the norm is computed in float32 whatever x is.
 _DEFAULT_EPSILON = torch.finfo(torch.float32).eps
 
 
-def _norm(x: Tensor, shape: Sequence[int], epsilon: float) -> Tensor:
-    normed: Tensor = label(torch.ops.aten.rms_norm(x, shape, None, epsilon), "normed")
-    return normed
+def _wide(x: Tensor) -> Linked:
+    return x.to(torch.float32), {}
 
 
-def _scaled_after_cast(
-    x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """Normalise in float32, round, multiply: Llama, Qwen, Mistral."""
-    return {"y": weight * _norm(x.to(torch.float32), shape, epsilon).to(dtype)}
+def _aten_wide(x: Tensor) -> Linked:
+    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
+    return cast(x, dtype=torch.float32), {}
 
 
-def _scaled_after_type_as(
-    x: Tensor, weight: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
-) -> dict[str, Tensor]:
-    """The same, with the rounding written as `type_as`: Llama 4."""
-    return {"y": weight * _norm(x.to(torch.float32), shape, epsilon).type_as(like)}
+def _norm(x: Tensor, shape: Sequence[int], epsilon: float) -> Linked:
+    return label(torch.ops.aten.rms_norm(x, shape, None, epsilon), "normed"), {}
 
 
-def _scaled_before_cast(
-    x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float, dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """Normalise and multiply in float32, round once: OLMo, Gemma."""
-    scaled = label(_norm(x.to(torch.float32), shape, epsilon) * weight, "wide")
-    return {"y": scaled.to(dtype)}
+def _weighted(normed: Tensor, weight: Tensor) -> Linked:
+    return weight * normed, {}
 
 
-def _scaled_before_type_as(
-    x: Tensor, weight: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
-) -> dict[str, Tensor]:
-    """The same, with the rounding written as `type_as`: Gemma."""
-    scaled = label(_norm(x.to(torch.float32), shape, epsilon) * weight, "wide")
-    return {"y": scaled.type_as(like)}
+def _weighted_wide(normed: Tensor, weight: Tensor) -> Linked:
+    return label(normed * weight, "wide"), {}
 
 
-def _cast(x: Tensor, shape: Sequence[int], epsilon: float, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Without a weight: norms of queries and keys."""
-    return {"y": _norm(x.to(torch.float32), shape, epsilon).to(dtype)}
+def _to(values: Tensor, dtype: torch.dtype) -> Linked:
+    return values.to(dtype), {}
 
 
-def _cast_type_as(
-    x: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
-) -> dict[str, Tensor]:
-    return {"y": _norm(x.to(torch.float32), shape, epsilon).type_as(like)}
+def _type_as(values: Tensor, like: Tensor) -> Linked:
+    return values.type_as(like), {}
 
 
-def _aten_cast(x: Tensor, dtype: torch.dtype, layout: object, device: object) -> Tensor:
+def _aten_to(values: Tensor, dtype: torch.dtype, layout: object, device: object) -> Linked:
     """As AOTAutograd spells a cast."""
     cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
-    result: Tensor = cast(x, dtype=dtype, layout=layout, device=device)
-    return result
+    return cast(values, dtype=dtype, layout=layout, device=device), {}
 
 
-def _aten_wide(x: Tensor) -> Tensor:
-    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
-    result: Tensor = cast(x, dtype=torch.float32)
-    return result
-
-
-def _aten_scaled_after_cast(
-    x: Tensor,
-    weight: Tensor,
-    shape: Sequence[int],
-    epsilon: float,
-    dtype: torch.dtype,
-    layout: object,
-    device: object,
-) -> dict[str, Tensor]:
-    normed = _norm(_aten_wide(x), shape, epsilon)
-    return {"y": weight * _aten_cast(normed, dtype, layout, device)}
-
-
-def _aten_scaled_before_cast(
-    x: Tensor,
-    weight: Tensor,
-    shape: Sequence[int],
-    epsilon: float,
-    dtype: torch.dtype,
-    layout: object,
-    device: object,
-) -> dict[str, Tensor]:
-    scaled = label(_norm(_aten_wide(x), shape, epsilon) * weight, "wide")
-    return {"y": _aten_cast(scaled, dtype, layout, device)}
-
-
-def _aten_cast_alone(
-    x: Tensor,
-    shape: Sequence[int],
-    epsilon: float,
-    dtype: torch.dtype,
-    layout: object,
-    device: object,
-) -> dict[str, Tensor]:
-    return {"y": _aten_cast(_norm(_aten_wide(x), shape, epsilon), dtype, layout, device)}
-
-
-def _scaled(x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float) -> dict[str, Tensor]:
-    """Without casts, as in a float32 model in ATen."""
-    return {"y": weight * _norm(x, shape, epsilon)}
+def _result(values: Tensor) -> Linked:
+    return None, {"y": values}
 
 
 def _operator(
@@ -134,6 +72,22 @@ def _operator(
 ) -> dict[str, Tensor]:
     """The call made by `torch.nn.RMSNorm`, which also remains of the other forms."""
     return {"y": label(torch.ops.aten.rms_norm(x, shape, weight, epsilon), "wide")}
+
+
+_CASTS = ((_wide, _to), (_wide, _type_as), (_aten_wide, _aten_to))
+_PATTERNS = (
+    *(
+        combine(wide, _norm, *ending, _result)
+        for wide, cast in _CASTS
+        # Rounded before the product (Llama, Qwen, Mistral), and after it (OLMo, Gemma).
+        for ending in ((cast, _weighted), (_weighted_wide, cast))
+    ),
+    # Without a weight: norms of queries and keys.
+    *(combine(wide, _norm, cast, _result) for wide, cast in _CASTS),
+    # Without casts, as in a float32 model in ATen.
+    combine(_norm, _weighted, _result),
+    _operator,
+)
 
 
 _REQUIREMENTS = (
@@ -171,12 +125,9 @@ def _weight_problem(match: Match) -> NoMatch | None:
     if match.bound.get("weight") is None:
         return None
     unmet = first_unmet(match, *_WEIGHT_REQUIREMENTS)
-    tensors = match.tensors("x", "weight")
     if unmet is not None:
         return unmet
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, weight = tensors
+    x, weight = match.tensor("x"), match.tensor("weight")
     if not sizes_equal(weight.shape[0], x.shape[-1]):
         return NoMatch(
             f"`weight` has {weight.shape[0]} elements and the last dimension {x.shape[-1]}"
@@ -197,10 +148,7 @@ def _memory_problem(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    tensors = match.tensors("x", "y")
-    if isinstance(tensors, NoMatch):
-        raise RuleError("building npu_rms_norm: the match was not checked")
-    x, y = tensors
+    x, y = match.tensor("x"), match.tensor("y")
     epsilon = match.bound["epsilon"]
     fused = build.call(
         "npu::npu_rms_norm",
@@ -248,19 +196,7 @@ def raise_rms_norm() -> Rule:
         # A cast of the weight, or ones, are made for each norm and then shared.
         accepts_cost=True,
         name="raise_rms_norm",
-        patterns=(
-            _scaled_after_cast,
-            _scaled_before_cast,
-            _scaled_after_type_as,
-            _scaled_before_type_as,
-            _aten_scaled_after_cast,
-            _aten_scaled_before_cast,
-            _cast,
-            _cast_type_as,
-            _aten_cast_alone,
-            _scaled,
-            _operator,
-        ),
+        patterns=_PATTERNS,
         check=_check,
         rewrite=_rewrite,
         operators=("npu::npu_rms_norm",),

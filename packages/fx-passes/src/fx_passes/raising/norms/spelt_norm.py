@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-__all__ = ["spelt_rms_norm"]
 
 
 def _power(x: Tensor) -> Tensor:
@@ -141,10 +138,7 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _numbers_problem(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (x,) = tensors
+    x = match.tensor("x")
     dims, epsilon = match.bound["dims"], match.bound["epsilon"]
     listed = list(dims) if isinstance(dims, (list, tuple)) else [dims]
     if listed not in ([-1], [x.dim() - 1]):
@@ -158,9 +152,7 @@ def _numbers_problem(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    x, y = match.value("x"), match.value("y")
-    if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
-        raise RuleError("building rms_norm: the match was not checked")
+    x, y = match.tensor("x"), match.tensor("y")
     source, epsilon = match.bound["x"], match.bound["epsilon"]
     if x.dtype != y.dtype:
         # Spelt as the casts around it, so that `raise_rms_norm` finds a pattern.

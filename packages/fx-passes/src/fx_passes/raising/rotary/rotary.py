@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
+from fx_passes.fusions.halves import place_in, slices_problem
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.raising.memory_layout import dense_like, layout_problem
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["raise_rotary"]
 
 # Of aclnnRotaryPositionEmbedding: [batch, heads, sequence, dim] in any order of the middle two.
 _RANK = 4
@@ -50,10 +49,7 @@ def _check(match: Match) -> NoMatch | None:
 
 def _parts_problem(match: Match) -> NoMatch | None:
     """Return why the rotated parts are not halves, or neighbours, of the last dimension."""
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (x,) = tensors
+    x = match.tensor("x")
     return _dimensions_problem(match, x.dim()) or _cut_problem(match, x.shape[-1])
 
 
@@ -80,7 +76,7 @@ def _cut_problem(match: Match, size: int) -> NoMatch | None:
         return NoMatch(f"parts of {bound['sizes']} are not the halves of {size}")
     if "neighbours" in match.labels:
         return _neighbours_problem(bound, size)
-    return _slices_problem(bound, size) if "start" in bound else None
+    return slices_problem(bound, size)
 
 
 def _is_even(size: object) -> bool:
@@ -91,31 +87,12 @@ def _listed(sizes: object) -> list[object]:
     return list(sizes) if isinstance(sizes, (list, tuple)) else [sizes]
 
 
-def _slices_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
-    cut = (
-        _place(bound["start"], 0, size),
-        _place(bound["middle"], size, size),
-        _place(bound["next_middle"], 0, size),
-        _place(bound["end"], size, size),
-    )
-    if cut != (0, size // 2, size // 2, size):
-        return NoMatch(
-            f"the slices [{bound['start']}:{bound['middle']}] and "
-            f"[{bound['next_middle']}:{bound['end']}] are not the two halves of {size}"
-        )
-    return None
-
-
 def _neighbours_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
     names = ("start", "end", "next_start", "next_end")
     start, end, next_start, next_end = (bound[name] for name in names)
-    cut = (
-        _place(start, 0, size),
-        _place(end, size, size),
-        _place(next_start, 0, size),
-        _place(next_end, size, size),
-    )
-    if cut[0] != 0 or cut[2] != 1 or {cut[1], cut[3]} - {size, size - 1} or cut[3] != size:
+    begins = [place_in(each, 0, size) for each in (start, next_start)]
+    ends = [place_in(each, size, size) for each in (end, next_end)]
+    if begins != [0, 1] or ends not in ([size, size], [size - 1, size]):
         return NoMatch(
             f"the slices [{start}:{end}:2] and [{next_start}:{next_end}:2] are not the even and "
             f"the odd elements of {size}"
@@ -123,21 +100,9 @@ def _neighbours_problem(bound: Mapping[str, object], size: int) -> NoMatch | Non
     return None
 
 
-def _place(bound: object, default: int, size: int) -> object:
-    """Return where in a dimension a bound of a slice is."""
-    if bound is None:
-        return default
-    if not isinstance(bound, int):
-        return bound
-    return max(bound + size, 0) if bound < 0 else min(bound, size)
-
-
 def _dtype_problem(match: Match, x: str, cos: str) -> NoMatch | None:
     """Return why the products are not computed in the dtype of the kernel's inputs."""
-    tensors = match.tensors(x, cos, "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    rotated, angles, y = tensors
+    rotated, angles, y = map(match.tensor, (x, cos, "y"))
     if rotated.dtype == angles.dtype == y.dtype:
         return None
     # A product in float32 casts its operands, and so does the rewrite.
@@ -158,10 +123,7 @@ def _angles_problem(match: Match, x: str, cos: str, *, share: int = 1) -> NoMatc
         cos: Name of the cosines.
         share: How many elements of the last dimension of x have the same angle.
     """
-    tensors = match.tensors(x, cos)
-    if isinstance(tensors, NoMatch):
-        return tensors
-    rotated, angles = tensors
+    rotated, angles = match.tensor(x), match.tensor(cos)
     if rotated.dim() not in {_RANK - 1, _RANK}:
         return NoMatch(
             f"`{x}` has {rotated.dim()} dimensions; the kernel takes {_RANK}, to which one can be "
@@ -190,12 +152,9 @@ def _halved_problem(match: Match) -> NoMatch | None:
         Requirement.same_shape("cos", "sin"),
         Requirement.same_dtype("cos", "sin"),
     )
-    tensors = match.tensors("first", "y")
     if unmet is not None:
         return unmet
-    if isinstance(tensors, NoMatch):
-        return tensors
-    first, y = tensors
+    first, y = match.tensor("first"), match.tensor("y")
     if match.bound["cat_dim"] not in {-1, y.dim() - 1}:
         return NoMatch(
             f"the halves are along dimension {match.bound['cat_dim']} of {y.dim()}, not the last"
@@ -213,12 +172,9 @@ def _complex_problem(match: Match) -> NoMatch | None:
         Requirement.dtype_in("angles", torch.complex64),
         Requirement.same_shape("x", "y"),
     )
-    tensors = match.tensors("x", "complex")
     if unmet is not None:
         return unmet
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, pairs = tensors
+    x, pairs = match.tensor("x"), match.tensor("complex")
     size = x.shape[-1]
     expected = (*x.shape[:-1], size // 2, 2)
     if not _is_even(size) or pairs.dim() != len(expected):
@@ -229,10 +185,7 @@ def _complex_problem(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    y = match.value("y")
-    if not isinstance(y, torch.Tensor):
-        raise RuleError("building npu_rotary_mul: the match was not checked")
-    bound, labels = match.bound, match.labels
+    y, bound, labels = match.tensor("y"), match.bound, match.labels
     x: object
     cos: object
     sin: object

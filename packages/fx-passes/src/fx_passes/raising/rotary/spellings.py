@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.fusions.halves import HALVES
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.pattern import label
 
@@ -19,35 +20,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from fx_passes.fusions.halves import Parts
     from fx_passes.matching.combined_pattern import Linked
-
-__all__ = ["ROTATIONS"]
-
-# The tensor, and the parts of it that are rotated with each other.
-Parts = tuple["Tensor", "Tensor", "Tensor"]
-
-
-def _sliced(
-    x: Tensor, dim: int, start: int | None, middle: int, next_middle: int, end: int | None
-) -> Linked:
-    first = torch.ops.aten.slice.Tensor(x, dim, start, middle, 1)
-    second = torch.ops.aten.slice.Tensor(x, dim, next_middle, end, 1)
-    return (x, first, second), {}
-
-
-def _chunked(x: Tensor, dim: int) -> Linked:
-    halves = torch.ops.aten.chunk(x, 2, dim)
-    return (x, halves[0], halves[1]), {}
-
-
-def _split(x: Tensor, size: int, dim: int) -> Linked:
-    halves = torch.ops.aten.split.Tensor(x, size, dim)
-    return (x, halves[0], halves[1]), {}
-
-
-def _split_in_sizes(x: Tensor, sizes: Sequence[int], dim: int) -> Linked:
-    halves = torch.ops.aten.split_with_sizes(x, sizes, dim)
-    return (x, halves[0], halves[1]), {}
 
 
 def _every_second(
@@ -106,7 +80,6 @@ def _added(turned: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor) -> Linked:
     return None, {"y": x * cos + rotated * sin}
 
 
-_HALVES = (_sliced, _chunked, _split, _split_in_sizes)
 _CASTS = (_as_it_is, _widened, _aten_widened)
 
 
@@ -138,7 +111,7 @@ def _aten_complex_product(
 ROTATIONS: tuple[Callable[..., dict[str, Tensor]], ...] = (
     *(
         combine(halves, turn, cast, _added)
-        for halves in _HALVES
+        for halves in HALVES
         for turn in (_concatenated, _concatenated_backwards)
         for cast in _CASTS
     ),

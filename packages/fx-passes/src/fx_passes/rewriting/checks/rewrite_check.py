@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Rule
 
-__all__ = ["rewrite_problem"]
-
 
 def rewrite_problem(
     rule: Rule,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from fx_passes.memory import EffectTable
 
-__all__ = ["placement_problem", "substitution_problem"]
 
 aten = torch.ops.aten
 _GIVEN = frozenset({"placeholder", "get_attr"})

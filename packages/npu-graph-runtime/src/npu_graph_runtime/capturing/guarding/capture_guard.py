@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from npu_graph_runtime.capturing.guarding.host_tensors import HostTensors
+    from npu_graph_runtime.capturing.marked_call import MarkedCall
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
 
@@ -96,9 +97,6 @@ class GuardedRun:
     def run(self, call: Callable[[], Any]) -> None:
         """Run the call once; raise an error or a warning for its findings.
 
-        Args:
-            call: launches the work that is captured later.
-
         Raises:
             UncapturableError: There are findings, and ``guard`` is ``RAISE``.
             Exception: Any error of ``call``, unchanged.
@@ -155,30 +153,18 @@ class GuardedRun:
 
     # What the capture session tells.
 
-    def call_eagerly(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        at_capture: Callable[..., Any] | None = None,
-    ) -> Any:
+    def call_eagerly(self, call: MarkedCall) -> Any:
         """Call, without watching it, a function that also runs eagerly at each replay."""
-        del at_capture  # nothing is captured here
         with self._looking_away():
-            result = function(*args, **kwargs)
-        self._watch.end_eager(getattr(function, "__name__", "a function"), (args, kwargs), result)
+            result = call.run()
+        name = getattr(call.function, "__name__", "a function")
+        self._watch.end_eager(name, call.arguments, result)
         return result
 
-    def call_named(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def call_named(self, name: str, call: MarkedCall) -> Any:
         """Call a function whose work has a name."""
         del name
-        return function(*args, **kwargs)
+        return call.run()
 
     @contextlib.contextmanager
     def _looking_away(self) -> Iterator[None]:

@@ -48,13 +48,7 @@ class OperatorFindings:
         return self._places.get(made_by, ProgramPlace("", 0))
 
     def see(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Inspect one operator before it runs.
-
-        Args:
-            func: the operator.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
-        """
+        """Inspect one operator before it runs."""
         place = ProgramPlace.of(program_frame())
         self._places[f"{func} at {place.file}:{place.line}"] = place
         if not isinstance(func, OpOverload):

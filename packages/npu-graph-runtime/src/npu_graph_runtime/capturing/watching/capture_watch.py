@@ -179,9 +179,6 @@ class CaptureWatch:
     def end(self, outputs: object) -> BakedMemory:
         """Return the memory that the capture depends on.
 
-        Args:
-            outputs: outputs of the captured call.
-
         Raises:
             ReplacedWeightError: The captured function replaced memory that the graph uses.
             KeptMemoryError: Memory that the capture allocated is kept outside.
@@ -239,11 +236,7 @@ class CaptureWatch:
         return self._watch.kept_memory is KeptMemory.RAISE
 
     def kept(self, outputs: object) -> list[tuple[MadeMemory, str]]:
-        """Return memory allocated inside and kept outside, and where the function has it.
-
-        Args:
-            outputs: outputs of the call.
-        """
+        """Return memory allocated inside and kept outside, and where the function has it."""
         if not self._kept(outputs):
             return []
         # It may be in a cycle that nothing has collected: collection is held off in sessions.

@@ -245,12 +245,7 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         return None
 
     def write(self, value: Any, written_by: str) -> None:
-        """Record tensors that the capture may write outside operators.
-
-        Args:
-            value: nested tensors.
-            written_by: what may write them, for messages.
-        """
+        """Record tensors that the capture may write outside operators."""
         for _, tensor in tensor_leaves(value, ""):
             for part in plain_tensors(tensor):
                 self._write(part, lambda: written_by)

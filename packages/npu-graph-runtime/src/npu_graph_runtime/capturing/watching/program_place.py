@@ -35,11 +35,7 @@ class ProgramPlace(NamedTuple):
 
     @classmethod
     def of(cls, frame: FrameType | None) -> ProgramPlace:
-        """Return the place of a frame, or of its nearest caller in the program.
-
-        Args:
-            frame: frame to begin with.
-        """
+        """Return the place of a frame, or of its nearest caller in the program."""
         frame = program_frame(frame)
         if frame is None:
             return cls("", 0)

@@ -37,7 +37,6 @@ class WeightPlace(NamedTuple):
         return cls(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
     def __str__(self) -> str:
-        """Return the place for messages."""
         return (
             f"a tensor of {self.dtype}, shape {self.shape}, stride {self.stride} at "
             f"{self.address:#x}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from npu_graph_check.cann.runtime import DEVICE_TO_HOST, GLOBAL, RELAXED, THREAD_LOCAL, Cann, Handle
 from npu_graph_check.cann.vector import Vector
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npu_graph_check.probe import Look
 
 
@@ -34,18 +36,6 @@ def blocking_copies(look: Look) -> None:
         given = (ctypes.byref(host), 16, values.address, 16, DEVICE_TO_HOST)
         return cann.call("aclrtMemcpy", *given)
 
-    def elsewhere() -> int:
-        seen: list[int] = []
-
-        def work() -> None:
-            cann.ok("aclrtSetDevice", 0)
-            seen.append(copy())
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        return seen[0]
-
     refused = 107030
     for mode, name, here, there in (
         (GLOBAL, "global", refused, refused),
@@ -54,7 +44,7 @@ def blocking_copies(look: Look) -> None:
     ):
         with cann.capturing(stream, mode):
             look.expect(f"mode {name}, the thread that captures", copy(), here)
-            look.expect(f"mode {name}, another thread", elsewhere(), there)
+            look.expect(f"mode {name}, another thread", _on_another_thread(cann, copy), there)
     lifted = ctypes.c_int(RELAXED)
     with cann.capturing(stream, GLOBAL):
         cann.ok("aclmdlRICaptureThreadExchangeMode", ctypes.byref(lifted))
@@ -175,18 +165,10 @@ def wrong_end(look: Look) -> None:
 
     def elsewhere(mode: int) -> int:
         cann.begin_capture(stream, mode)
-        seen: list[int] = []
-
-        def work() -> None:
-            cann.ok("aclrtSetDevice", 0)
-            seen.append(cann.end_status(stream))
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        if seen[0]:
+        status = _on_another_thread(cann, lambda: cann.end_status(stream))
+        if status:
             cann.end_status(stream)
-        return seen[0]
+        return status
 
     look.expect("on another thread, mode global", elsewhere(GLOBAL), 107038)
     look.expect("on another thread, mode relaxed", elsewhere(RELAXED), 0)
@@ -227,3 +209,8 @@ def streams_taken(look: Look) -> None:
     for graph in (small, large):
         cann.ok("aclmdlRIDestroy", graph)
     look.expect("streams that are not given back", before - cann.free_streams(), 0)
+
+
+def _on_another_thread(cann: Cann, call: Callable[[], int]) -> int:
+    with ThreadPoolExecutor(1, initializer=cann.ok, initargs=("aclrtSetDevice", 0)) as thread:
+        return thread.submit(call).result()

@@ -2,305 +2,110 @@
 
 from __future__ import annotations
 
-from npu_graph_check.probe import Probe
+from npu_graph_check.probes.probe_table import probes_of
 
-_MODULES = "npu_graph_check.probes.capture"
-
-CAPTURE = (
-    Probe(
-        id="capture.default-stream",
-        title="Capturing the default stream is 107000, capturing a captured stream 107027",
-        run=f"{_MODULES}.illegal_calls:default_stream",
-        rows=("capture-1",),
-    ),
-    Probe(
-        id="capture.synchronising",
-        title="Waiting for, querying or destroying a captured stream is 107027; it goes on",
-        run=f"{_MODULES}.illegal_calls:synchronising",
-        rows=("capture-2",),
-    ),
-    Probe(
-        id="capture.event-questions",
-        title="Host waits and queries of an event recorded in a capture are 107028",
-        run=f"{_MODULES}.events_in_captures:event_questions",
-        rows=("capture-3",),
-    ),
-    Probe(
-        id="capture.blocking-copies",
-        title="Blocking copies are 107030 by the mode of the capture, and the thread",
-        run=f"{_MODULES}.events_in_captures:blocking_copies",
-        rows=("capture-4",),
-    ),
-    Probe(
-        id="capture.pageable-copy",
-        title="An asynchronous copy of pageable memory is 107000 in a capture, 107041 beside it",
-        run=f"{_MODULES}.events_in_captures:pageable_copy",
-        rows=("capture-5",),
-    ),
-    Probe(
-        id="capture.default-stream-joins",
-        title="The default stream cannot join a capture: 107031, and the capture is invalid",
-        run=f"{_MODULES}.events_in_captures:default_stream_joins",
-        rows=("capture-6",),
-    ),
-    Probe(
-        id="capture.joins-by-event",
-        title="A stream joins a capture by waiting for an event recorded in it",
-        run=f"{_MODULES}.events_in_captures:joins_by_event",
-        rows=("capture-6",),
-    ),
-    Probe(
-        id="capture.other-capture",
-        title="An event of another capture is 107032, and both captures become invalid",
-        run=f"{_MODULES}.events_in_captures:other_capture",
-        rows=("capture-7",),
-    ),
-    Probe(
-        id="capture.outside-event",
-        title="Waiting in a capture for an event recorded outside is 107024",
-        run=f"{_MODULES}.events_in_captures:outside_event",
-        rows=("capture-8",),
-    ),
-    Probe(
-        id="capture.old-event",
-        title="An event of the older kind is 207000 in a capture",
-        run=f"{_MODULES}.events_in_captures:old_event",
-        rows=("capture-9",),
-    ),
-    Probe(
-        id="capture.unjoined",
-        title="A capture whose side stream does not come back ends with 107025",
-        run=f"{_MODULES}.events_in_captures:unjoined",
-        rows=("capture-10",),
-    ),
-    Probe(
-        id="capture.wrong-end",
-        title="A capture that ends on another stream is 107036, on another thread 107038",
-        run=f"{_MODULES}.events_in_captures:wrong_end",
-        rows=("capture-11",),
-    ),
-    Probe(
-        id="capture.over-at-its-end",
-        title="The capture is over when its end returns, with or without an error",
-        run=f"{_MODULES}.events_in_captures:over_at_its_end",
-        rows=("capture-13",),
-    ),
-    Probe(
-        id="capture.pinned-copy-behind-a-wait",
-        title="A copy to pinned memory behind a wait is captured, without torch_npu's task queue",
-        run=f"{_MODULES}.with_torch:pinned_copy_behind_a_wait",
-        rows=("capture-12",),
-    ),
-    Probe(
-        id="capture.dead-task-queue",
-        title="What is refused in torch_npu's task queue is reported once; later work is dropped",
-        run=f"{_MODULES}.with_torch:dead_task_queue",
-        rows=("version-19",),
-    ),
-    Probe(
-        id="capture.streams-taken",
-        title="A captured graph takes a stream, and another for each 2,016 of its tasks",
-        run=f"{_MODULES}.events_in_captures:streams_taken",
-        rows=("capture-14", "stream-3"),
-    ),
-    Probe(
-        id="capture.memory-of-arguments",
-        title="A captured kernel holds 6,208 bytes of the device until its graph is destroyed",
-        run=f"{_MODULES}.replays:memory_of_arguments",
-        rows=("capture-15",),
-    ),
-    Probe(
-        id="capture.replay-in-order",
-        title="A replay is work of its stream like any other",
-        run=f"{_MODULES}.replays:in_order",
-        rows=("replay-1",),
-    ),
-    Probe(
-        id="capture.replay-on-two-streams",
-        title="Two replays of one graph on two streams run one after the other",
-        run=f"{_MODULES}.replays:two_streams",
-        rows=("replay-2",),
-    ),
-    Probe(
-        id="capture.replay-refused",
-        title="Replaying a graph that is captured is 107026, an unknown one 107000",
-        run=f"{_MODULES}.replays:refused",
-        rows=("replay-5",),
-    ),
-    Probe(
-        id="capture.destroyed-while-running",
-        title="A graph that is destroyed while it runs ends its replay",
-        run=f"{_MODULES}.replays:destroyed_while_running",
-        rows=("replay-4",),
-    ),
-    Probe(
-        id="capture.replayed-copy",
-        title="A copy in a graph reads host memory at every replay",
-        run=f"{_MODULES}.replays:host_memory",
-        rows=("replay-6",),
-    ),
-    Probe(
-        id="capture.replayed-random-numbers",
-        title="Replays draw what eager calls from the same seed would have drawn",
-        run=f"{_MODULES}.with_torch:random_numbers",
-        rows=("replay-3", "random-2"),
-    ),
-    Probe(
-        id="capture.conditions",
-        title="An if, a switch and a while run the child graph of the value they find",
-        run=f"{_MODULES}.conditions:branches",
-        rows=("replay-7",),
-    ),
-    Probe(
-        id="capture.conditions-without-child",
-        title="A conditional task whose value has no child graph runs nothing",
-        run=f"{_MODULES}.conditions:nothing_to_run",
-        rows=("replay-10",),
-    ),
-    Probe(
-        id="capture.child-graphs",
-        title="A child graph that is not captured is 107046, one used on its own 207000",
-        run=f"{_MODULES}.conditions:children",
-        rows=("replay-8",),
-    ),
-    Probe(
-        id="capture.graph-as-json",
-        title="The JSON of a graph has every task, by stream",
-        run=f"{_MODULES}.replays:written_as_json",
-        rows=("replay-11",),
-    ),
-    Probe(
-        id="capture.streams-run-beside",
-        title="Streams run in order, and beside each other",
-        run=f"{_MODULES}.waits:streams_beside_each_other",
-        rows=("stream-1",),
-    ),
-    Probe(
-        id="capture.unrecorded-event",
-        title="A wait refers to the latest record before it; before the first it does nothing",
-        run=f"{_MODULES}.waits:unrecorded_event",
-        rows=("stream-10",),
-    ),
-    Probe(
-        id="capture.flag-event",
-        title="An event of the older kind is a flag: a reset clears it, a wait does not",
-        run=f"{_MODULES}.waits:flag_event",
-        rows=("stream-11",),
-    ),
-    Probe(
-        id="capture.event-times",
-        title="Elapsed times are 107006 before the event has happened, 107007 in the wrong order",
-        run=f"{_MODULES}.waits:event_times",
-        rows=("stream-14",),
-    ),
-    Probe(
-        id="capture.limited-synchronisation",
-        title="A synchronisation whose limit is reached is 507046",
-        run=f"{_MODULES}.waits:limited_synchronisation",
-        rows=("stream-15",),
-    ),
-    Probe(
-        id="capture.external-word",
-        title="An external event is a word: the graph waits until it is 1 and writes 0",
-        run=f"{_MODULES}.waits:word_of_an_external_event",
-        rows=("external-1", "updater-5"),
-    ),
-    Probe(
-        id="capture.external-event-object",
-        title="An event of the external kind keeps a replay waiting until it is recorded",
-        run=f"{_MODULES}.waits:external_event_object",
-        rows=("external-3",),
-    ),
-    Probe(
-        id="capture.event-between-processes",
-        title="An event that processes share has no time and no place in a capture: 207000",
-        run=f"{_MODULES}.waits:event_between_processes",
-        rows=("stream-12",),
-    ),
-    Probe(
-        id="capture.destroyed-stream",
-        title="A destroyed stream is refused with 107003",
-        run=f"{_MODULES}.waits:destroyed_stream",
-        rows=("stream-4",),
-        risk="uses a stream that is destroyed, which may crash the driver's part of the process",
-    ),
-    Probe(
-        id="capture.two-records-are-one",
-        title="Two records before one wait are one",
-        run=f"{_MODULES}.waits:two_records_are_one",
-        rows=("external-2",),
-    ),
-    Probe(
-        id="capture.word-of-a-graph",
-        title="A graph writes a word that another graph waits for, while the first goes on",
-        run=f"{_MODULES}.waits:word_that_a_graph_writes",
-        rows=("external-5",),
-    ),
-    Probe(
-        id="capture.wait-sees-a-copy",
-        title="A wait for a value sees what a copy writes",
-        run=f"{_MODULES}.waits:wait_sees_a_copy",
-        rows=("external-4",),
-    ),
-    Probe(
-        id="capture.update-takes-effect",
-        title="An update takes effect in the order of its stream, for later replays",
-        run=f"{_MODULES}.updates:takes_effect",
-        rows=("update-5",),
-    ),
-    Probe(
-        id="capture.update-behind-replay",
-        title="An update that comes behind the replay, before the word is written, is in time",
-        run=f"{_MODULES}.updates:behind_a_replay",
-        rows=("update-5", "update-6"),
-    ),
-    Probe(
-        id="capture.update-only-kernels",
-        title="Groups and updates take kernels and event records only: 507009; replays 107027",
-        run=f"{_MODULES}.updates:only_kernels",
-        rows=("update-1", "update-2"),
-    ),
-    Probe(
-        id="capture.unpaired-groups",
-        title="Task groups that are not opened and closed in pairs are 107033, outside 107029",
-        run=f"{_MODULES}.updates:unpaired_groups",
-        rows=("update-3",),
-    ),
-    Probe(
-        id="capture.interrupted-group",
-        title="A task on another captured stream interrupts an open group: 107034",
-        run=f"{_MODULES}.updates:interrupted_group",
-        rows=("update-4",),
-    ),
-    Probe(
-        id="capture.unpaired-updates",
-        title="Updates that are not begun and ended in pairs are 107033, in a capture 107027",
-        run=f"{_MODULES}.updates:unpaired_updates",
-        rows=("update-11",),
-    ),
-    Probe(
-        id="capture.other-kernels",
-        title="An update with another kernel, one more or one less is 507000",
-        run=f"{_MODULES}.updates:other_kernels",
-        rows=("update-10",),
-    ),
-    Probe(
-        id="capture.update-frees-arguments",
-        title="An update frees the arguments of the kernel that it replaces",
-        run=f"{_MODULES}.updates:frees_arguments",
-        rows=("update-7",),
-    ),
-    Probe(
-        id="capture.update-nothing-orders",
-        title="An update that nothing orders fails over the simulator; a device goes on",
-        run=f"{_MODULES}.updates:nothing_orders",
-        rows=("update-8", "update-6"),
-    ),
-    Probe(
-        id="capture.update-of-destroyed-graph",
-        title="An update of a group whose graph is destroyed is refused with 107000",
-        run=f"{_MODULES}.updates:destroyed_graph",
-        rows=("update-12",),
-        risk="uses a group that is destroyed, which may crash the driver's part of the process",
-    ),
+CAPTURE = probes_of(
+    "capture",
+    """
+default-stream             illegal_calls:default_stream             capture-1
+    Capturing the default stream is 107000, capturing a captured stream 107027
+synchronising              illegal_calls:synchronising              capture-2
+    Waiting for, querying or destroying a captured stream is 107027; it goes on
+event-questions            events_in_captures:event_questions       capture-3
+    Host waits and queries of an event recorded in a capture are 107028
+blocking-copies            events_in_captures:blocking_copies       capture-4
+    Blocking copies are 107030 by the mode of the capture, and the thread
+pageable-copy              events_in_captures:pageable_copy         capture-5
+    An asynchronous copy of pageable memory is 107000 in a capture, 107041 beside it
+default-stream-joins       events_in_captures:default_stream_joins  capture-6
+    The default stream cannot join a capture: 107031, and the capture is invalid
+joins-by-event             events_in_captures:joins_by_event        capture-6
+    A stream joins a capture by waiting for an event recorded in it
+other-capture              events_in_captures:other_capture         capture-7
+    An event of another capture is 107032, and both captures become invalid
+outside-event              events_in_captures:outside_event         capture-8
+    Waiting in a capture for an event recorded outside is 107024
+old-event                  events_in_captures:old_event             capture-9
+    An event of the older kind is 207000 in a capture
+unjoined                   events_in_captures:unjoined              capture-10
+    A capture whose side stream does not come back ends with 107025
+wrong-end                  events_in_captures:wrong_end             capture-11
+    A capture that ends on another stream is 107036, on another thread 107038
+over-at-its-end            events_in_captures:over_at_its_end       capture-13
+    The capture is over when its end returns, with or without an error
+pinned-copy-behind-a-wait  with_torch:pinned_copy_behind_a_wait     capture-12
+    A copy to pinned memory behind a wait is captured, without torch_npu's task queue
+dead-task-queue            with_torch:dead_task_queue               version-19
+    What is refused in torch_npu's task queue is reported once; later work is dropped
+streams-taken              events_in_captures:streams_taken         capture-14 stream-3
+    A captured graph takes a stream, and another for each 2,016 of its tasks
+memory-of-arguments        replays:memory_of_arguments              capture-15
+    A captured kernel holds 6,208 bytes of the device until its graph is destroyed
+replay-in-order            replays:in_order                         replay-1
+    A replay is work of its stream like any other
+replay-on-two-streams      replays:two_streams                      replay-2
+    Two replays of one graph on two streams run one after the other
+replay-refused             replays:refused                          replay-5
+    Replaying a graph that is captured is 107026, an unknown one 107000
+destroyed-while-running    replays:destroyed_while_running          replay-4
+    A graph that is destroyed while it runs ends its replay
+replayed-copy              replays:host_memory                      replay-6
+    A copy in a graph reads host memory at every replay
+replayed-random-numbers    with_torch:random_numbers                replay-3 random-2
+    Replays draw what eager calls from the same seed would have drawn
+conditions                 conditions:branches                      replay-7
+    An if, a switch and a while run the child graph of the value they find
+conditions-without-child   conditions:nothing_to_run                replay-10
+    A conditional task whose value has no child graph runs nothing
+child-graphs               conditions:children                      replay-8
+    A child graph that is not captured is 107046, one used on its own 207000
+graph-as-json              replays:written_as_json                  replay-11
+    The JSON of a graph has every task, by stream
+streams-run-beside         waits:streams_beside_each_other          stream-1
+    Streams run in order, and beside each other
+unrecorded-event           waits:unrecorded_event                   stream-10
+    A wait refers to the latest record before it; before the first it does nothing
+flag-event                 waits:flag_event                         stream-11
+    An event of the older kind is a flag: a reset clears it, a wait does not
+event-times                waits:event_times                        stream-14
+    Elapsed times are 107006 before the event has happened, 107007 in the wrong order
+limited-synchronisation    waits:limited_synchronisation            stream-15
+    A synchronisation whose limit is reached is 507046
+external-word              waits:word_of_an_external_event          external-1 updater-5
+    An external event is a word: the graph waits until it is 1 and writes 0
+external-event-object      waits:external_event_object              external-3
+    An event of the external kind keeps a replay waiting until it is recorded
+event-between-processes    waits:event_between_processes            stream-12
+    An event that processes share has no time and no place in a capture: 207000
+destroyed-stream           waits:destroyed_stream                   stream-4
+    A destroyed stream is refused with 107003
+    uses a stream that is destroyed, which may crash the driver's part of the process
+two-records-are-one        waits:two_records_are_one                external-2
+    Two records before one wait are one
+word-of-a-graph            waits:word_that_a_graph_writes           external-5
+    A graph writes a word that another graph waits for, while the first goes on
+wait-sees-a-copy           waits:wait_sees_a_copy                   external-4
+    A wait for a value sees what a copy writes
+update-takes-effect        updates:takes_effect                     update-5
+    An update takes effect in the order of its stream, for later replays
+update-behind-replay       updates:behind_a_replay                  update-5 update-6
+    An update that comes behind the replay, before the word is written, is in time
+update-only-kernels        updates:only_kernels                     update-1 update-2
+    Groups and updates take kernels and event records only: 507009; replays 107027
+unpaired-groups            updates:unpaired_groups                  update-3
+    Task groups that are not opened and closed in pairs are 107033, outside 107029
+interrupted-group          updates:interrupted_group                update-4
+    A task on another captured stream interrupts an open group: 107034
+unpaired-updates           updates:unpaired_updates                 update-11
+    Updates that are not begun and ended in pairs are 107033, in a capture 107027
+other-kernels              updates:other_kernels                    update-10
+    An update with another kernel, one more or one less is 507000
+update-frees-arguments     updates:frees_arguments                  update-7
+    An update frees the arguments of the kernel that it replaces
+update-nothing-orders      updates:nothing_orders                   update-8 update-6
+    An update that nothing orders fails over the simulator; a device goes on
+update-of-destroyed-graph  updates:destroyed_graph                  update-12
+    An update of a group whose graph is destroyed is refused with 107000
+    uses a group that is destroyed, which may crash the driver's part of the process
+""",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -75,16 +75,10 @@ def core_limits(look: Look) -> None:
 def threads(look: Look) -> None:
     """Allocate on a thread that has set no device, and set a device that does not exist."""
     cann = Cann()
-    seen: list[int] = []
-
-    def work() -> None:
-        address = ctypes.c_void_p()
-        seen.append(cann.call("aclrtMalloc", ctypes.byref(address), 512, 0))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    look.expect("without aclrtSetDevice on the thread", seen[0], 107002)
+    given = (ctypes.byref(ctypes.c_void_p()), 512, 0)
+    with ThreadPoolExecutor(1) as thread:
+        allocated = thread.submit(cann.call, "aclrtMalloc", *given).result()
+    look.expect("without aclrtSetDevice on the thread", allocated, 107002)
     count = ctypes.c_uint32()
     cann.ok("aclrtGetDeviceCount", ctypes.byref(count))
     missing = cann.call("aclrtSetDevice", count.value)

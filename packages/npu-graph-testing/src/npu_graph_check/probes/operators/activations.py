@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
@@ -26,7 +26,7 @@ def gelu(look: Look) -> None:
 
 def geglu(look: Look) -> None:
     """Multiply a half with the activation of the other: each result is rounded once."""
-    on, operators = open_device(look).torch_device, _operators()
+    on, operators = open_device(look).torch_device, torch.ops.npu
     for dtype in HALVES:
         x = drawn(4, 64, seed=0, dtype=dtype) * 3
         product, activated = operators.npu_geglu(x.to(on), -1, 1, True)
@@ -39,7 +39,7 @@ def geglu(look: Look) -> None:
 
 def rotary(look: Look) -> None:
     """Rotate halves, by halves and by neighbours: rounded once."""
-    on, operators = open_device(look).torch_device, _operators()
+    on, operators = open_device(look).torch_device, torch.ops.npu
     for dtype in HALVES:
         x, angles = drawn(2, 4, 5, 64, seed=0, dtype=dtype), drawn(1, 1, 5, 64, seed=1)
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
@@ -58,7 +58,7 @@ def rotary(look: Look) -> None:
 
 def interleaved(look: Look) -> None:
     """Sort neighbours into halves, and rotate these."""
-    on, operators = open_device(look).torch_device, _operators()
+    on, operators = open_device(look).torch_device, torch.ops.npu
     x, angles = drawn(2, 3, 5, 64, seed=0).half(), drawn(2, 1, 5, 64, seed=1)
     cos, sin = angles.cos().half(), angles.sin().half()
     seen = operators.npu_interleave_rope(x.to(on), cos.to(on), sin.to(on))
@@ -66,7 +66,3 @@ def interleaved(look: Look) -> None:
     turned = torch.cat([-halves[..., 32:], halves[..., :32]], -1)
     expected = halves * cos.double() + turned * sin.double()
     expect_close(look, "float16", seen, expected, 1e-3)
-
-
-def _operators() -> Any:
-    return torch.ops.npu

@@ -62,13 +62,7 @@ def expect_close(
 
 
 def expect_refused(look: Look, what: str, call: Callable[[], object]) -> None:
-    """Expect that an operator refuses a call.
-
-    Args:
-        look: takes what is seen.
-        what: is refused.
-        call: makes the call.
-    """
+    """Expect that an operator refuses a call."""
     try:
         call()
     except RuntimeError:

@@ -40,7 +40,7 @@ def statuses(look: Look) -> None:
 def refused_dtypes(look: Look) -> None:
     """Give operators dtypes that their documents leave out for Atlas A2 and A3."""
     on = open_device(look).torch_device
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     half, single = torch.ones(4, 64, dtype=torch.float16).to(on), torch.ones(4, 64).to(on)
     whole, gamma = single.int(), torch.ones(64).to(on)
     expect_refused(
@@ -72,7 +72,7 @@ def refused_dtypes(look: Look) -> None:
 def other_products(look: Look) -> None:
     """Call an operator that is documented for later products only."""
     on = open_device(look).torch_device
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     values = torch.ones(4, 64, dtype=torch.bfloat16).to(on)
     try:
         operators.npu_dynamic_mx_quant(values)
@@ -85,7 +85,7 @@ def other_products(look: Look) -> None:
 def scalars_and_strides(look: Look) -> None:
     """Give tensors without dimensions, and tensors that are not contiguous."""
     on = open_device(look).torch_device
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     for name, function in (
         ("exp", torch.exp),
         ("rsqrt", torch.rsqrt),

@@ -53,7 +53,7 @@ def top_k_top_p(look: Look) -> None:
     logits = row.expand(4, -1).contiguous().to(on)
     k = torch.tensor([2, 3, 0, 0], dtype=torch.int32).to(on)
     p = torch.tensor([1.0, 0.1, 0.5, 1.0]).to(on)
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     chosen, kept = operators.npu_top_k_top_p_sample(logits, k, p, is_need_logits=True)
     look.expect("the first of two equal ones is chosen", chosen.cpu().tolist(), [1, 1, 1, 1])
     expected = torch.full((4, 8), -float("inf"))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
 from npu_graph_check.opened_device import open_device
+from npu_graph_check.probes.step_times import median_times
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 _HEADS, _KV_HEADS, _DIM, _BLOCK, _BLOCKS, _SEQUENCES = 4, 1, 128, 128, 256, 4
 _LENGTHS = (1, 127, 128, 129, 512, 2048, 4097, 16384, _BLOCK * _BLOCKS)
-_CALLS, _ROUNDS = 10, 5
 
 
 class _LongCache:
@@ -100,15 +98,13 @@ def unmasked_decode(look: Look) -> None:
         plain, masked = cache.run(length), cache.run(length, **causal)
         equal = torch.equal(plain.cpu(), masked.cpu())
         look.answer(f"bitwise equal without a mask, {length} keys", equal)
-        taken: dict[bool, list[float]] = {False: [], True: []}
-        for _ in range(_ROUNDS):
-            for is_masked, times in taken.items():
-                device.synchronize()
-                began = time.perf_counter()
-                for _ in range(_CALLS):
-                    cache.run(length, **(causal if is_masked else {}))
-                device.synchronize()
-                times.append((time.perf_counter() - began) / _CALLS)
-        with_mask, without = (statistics.median(taken[each]) for each in (True, False))
-        look.figure(f"a call with a mask, {length} keys", round(with_mask * 1e6, 1), "us")
-        look.figure(f"a call without, {length} keys", round(without * 1e6, 1), "us")
+
+        def ten(more: dict[str, object], length: int = length) -> None:
+            for _ in range(10):
+                cache.run(length, **more)
+
+        masked_calls, plain_calls = median_times(
+            device, lambda: ten(causal), lambda: ten({}), rounds=5, is_whole=True
+        )
+        look.figure(f"a call with a mask, {length} keys", round(masked_calls * 1e5, 1), "us")
+        look.figure(f"a call without, {length} keys", round(plain_calls * 1e5, 1), "us")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from typing import TYPE_CHECKING
 
+from npu_graph_check.cann.memory import free_memory
 from npu_graph_check.cann.runtime import Cann
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _MOST_TASKS, _STILL_SECONDS = 8192, 2.0
 _KERNELS = (1, 100, 1000, 3000)
-_DEVICE_MEMORY = 1  # ACL_HBM_MEM
 
 
 def queue_depth(look: Look) -> None:
@@ -59,22 +58,16 @@ def graph_costs(look: Look) -> None:
     graphs = []
     for count in _KERNELS:
         look.doing(f"capturing {count} kernels")
-        had = cann.free_streams(), _free_bytes(cann)
+        had = cann.free_streams(), free_memory(cann)
         cann.begin_capture(stream)
         for _ in range(count):
             values.add(1.0, stream)
         graphs.append(cann.end_capture(stream))
         streams.append(had[0] - cann.free_streams())
-        num_bytes.append(had[1] - _free_bytes(cann))
+        num_bytes.append(had[1] - free_memory(cann))
     for graph in graphs:
         cann.ok("aclmdlRIDestroy", graph)
     for count, taken, size in zip(_KERNELS, streams, num_bytes, strict=True):
         look.answer(f"streams of a graph of {count} kernels", taken)
         # Other processes take memory as well.
         look.figure(f"memory of a graph of {count} kernels", size, "bytes")
-
-
-def _free_bytes(cann: Cann) -> int:
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    cann.ok("aclrtGetMemInfo", _DEVICE_MEMORY, ctypes.byref(free), ctypes.byref(total))
-    return free.value

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from typing import TYPE_CHECKING
 
 import torch
 
 from npu_graph_check.opened_device import open_device
+from npu_graph_check.probes.step_times import median_times
 from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, RunMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from npu_graph_check.probe import Look
 
-_LAUNCHES, _STEPS = 64, 30
+_LAUNCHES = 64
 
 
 def replay(look: Look) -> None:
@@ -41,21 +38,8 @@ def replay(look: Look) -> None:
             graphed()
 
     look.doing(f"timing {_LAUNCHES} launches")
-    eager = _median(device.synchronize, lambda: run(RunMode.EAGER))
-    replayed = _median(device.synchronize, lambda: run(RunMode.FULL))
+    eager, replayed = median_times(device, lambda: run(RunMode.EAGER), lambda: run(RunMode.FULL))
     look.figure(f"{_LAUNCHES} launches, one by one, host", eager * 1e6, "us")
     look.figure(f"{_LAUNCHES} launches, one replay, host", replayed * 1e6, "us")
     look.figure("ratio", eager / replayed, "times")
     look.expect("a replay takes the host less than its launches", replayed < eager, True)
-
-
-def _median(wait: Callable[[], None], step: Callable[[], object]) -> float:
-    """Return the median of host times of a step, whose work the device has ended each time."""
-    times = []
-    for _ in range(_STEPS):
-        wait()
-        began = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - began)
-    wait()
-    return statistics.median(times)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ import torch
 
 from attn_update import UpdateLane
 from npu_graph_check.opened_device import open_device
+from npu_graph_check.probes.step_times import median_times
 from npu_graph_testing.attention import PagedModel
 from npu_graph_testing.attention.paged_model import draw_lengths
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from npu_graph_check.probe import Look
     from npu_graph_runtime import CudaDevice, NpuDevice
 
-_LAYERS, _SEQUENCES, _STEPS = 16, 4, 30
+_LAYERS, _SEQUENCES = 16, 4
 
 
 def update(look: Look) -> None:
@@ -36,8 +35,9 @@ def update(look: Look) -> None:
         given = model.parameters(_SEQUENCES, lengths)
         lane.run(model.plans[_SEQUENCES], given, model.graphs[_SEQUENCES].replay)
 
-    eager = _host_time(device, lambda: model.eager(_SEQUENCES, drawn()))
-    ours = _host_time(device, lambda: lane_step(drawn()))
+    eager, ours = median_times(
+        device, lambda: model.eager(_SEQUENCES, drawn()), lambda: lane_step(drawn())
+    )
     look.figure(f"a step of {_LAYERS} layers, eager, host", round(eager * 1e6, 1), "us")
     look.figure("the same, replayed and updated by a lane, host", round(ours * 1e6, 1), "us")
     look.figure("eager by lane", round(eager / ours, 2), "times")
@@ -45,7 +45,7 @@ def update(look: Look) -> None:
     if native is None:
         look.not_tried("this torch_npu has no NPUGraph.update")
     look.doing("timing steps with NPUGraph.update")
-    theirs = _host_time(device, lambda: native(drawn()))
+    (theirs,) = median_times(device, lambda: native(drawn()))
     look.figure("the same, by NPUGraph.update, host", round(theirs * 1e6, 1), "us")
     look.figure("NPUGraph.update by lane", round(theirs / ours, 2), "times")
     look.expect("a lane takes the host less than NPUGraph.update", ours < theirs, True)
@@ -66,8 +66,7 @@ def stall(look: Look) -> None:
         step()
 
     look.doing("timing steps until the device has ended them")
-    # In turn, so that the load of the machine is that of both.
-    same, other = _medians(device, step, changed, is_whole=True)
+    same, other = median_times(device, step, changed, is_whole=True)
     look.figure("a step whose lengths did not change, until its end", round(same * 1e6, 1), "us")
     look.figure("a step whose lengths changed, until its end", round(other * 1e6, 1), "us")
     layer = (other - same) / _LAYERS
@@ -97,26 +96,3 @@ def _native_step(model: PagedModel) -> Callable[[list[int]], None] | None:
         graph.update(cpu_update_input=[model.lengths(_SEQUENCES, lengths)])
 
     return step
-
-
-def _host_time(device: NpuDevice | CudaDevice, step: Callable[[], object]) -> float:
-    """Return the median of host times of a step, whose work the device has ended each time."""
-    return _medians(device, step, is_whole=False)[0]
-
-
-def _medians(
-    device: NpuDevice | CudaDevice, *steps: Callable[[], object], is_whole: bool
-) -> list[float]:
-    """Return the medians of times of steps that take turns, alone or until the device's end."""
-    times: list[list[float]] = [[] for _ in steps]
-    for _ in range(_STEPS):
-        for step, taken in zip(steps, times, strict=True):
-            device.synchronize()
-            began = time.perf_counter()
-            step()
-            if is_whole:
-                device.synchronize()
-            taken.append(time.perf_counter() - began)
-    device.synchronize()
-    # The first steps make what the others use.
-    return [statistics.median(taken[_STEPS // 5 :]) for taken in times]

@@ -62,7 +62,6 @@ class CaseModel(CapturedModel[Step]):
     layers: list[dict[str, object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make the recorder, the pool and the caches."""
         super().__post_init__()
         self.kind_name = self.case.kind_name
         self.layers = [self.case.layer(self) for _ in range(self.num_layers)]

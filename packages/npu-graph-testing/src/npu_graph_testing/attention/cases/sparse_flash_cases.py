@@ -31,12 +31,9 @@ def integers(model: CaseModel, values: list[int], *shape: int) -> torch.Tensor:
 
 
 def paged_lengths(model: CaseModel, key: int, *, keys: str) -> dict[str, object]:
-    """Return a block table and lengths: one query token of each sequence, and one key.
+    """Return a block table and lengths: one query token and one key of each sequence.
 
-    Args:
-        model: On whose device.
-        key: How many sequences.
-        keys: The argument of the lengths of keys.
+    `keys` is the argument that takes the lengths of keys.
     """
     return {
         "block_table": integers(model, [0] * (key * COLUMNS), key, COLUMNS),

@@ -31,7 +31,7 @@ def scatter(look: Look) -> None:
             return pieces.permute(0, 2, 1, 3).contiguous()
 
         caches = [stored(cache).to(on) for cache in plain]
-        _operators().npu_scatter_pa_kv_cache(
+        torch.ops.npu.npu_scatter_pa_kv_cache(
             *(row.to(on) for row in rows), *caches, slots.to(on), cache_mode=mode
         )
         for name, cache, own, seen in zip(("keys", "values"), plain, rows, caches, strict=True):
@@ -47,7 +47,7 @@ def gather(look: Look) -> None:
     table = torch.tensor([[2, 1], [0, _BLOCKS]], dtype=torch.int32)
     lengths = torch.tensor([20, 18], dtype=torch.int32)
     outputs = [torch.full((38, _HEADS, _DIM), 7.0, dtype=half).to(on) for _ in caches]
-    _operators().npu_gather_pa_kv_cache(
+    torch.ops.npu.npu_gather_pa_kv_cache(
         *(cache.to(on) for cache in caches), table.to(on), lengths.to(on), *outputs
     )
     for name, cache, seen in zip(("keys", "values"), caches, outputs, strict=True):
@@ -62,9 +62,9 @@ def nz_format(look: Look) -> None:
     on = open_device(look).torch_device
     _allow_internal_formats()
     x = torch.arange(40 * 48).view(40, 48).remainder(97).half()
-    blocks = _operators().npu_format_cast(x.to(on), _NZ)
+    blocks = torch.ops.npu.npu_format_cast(x.to(on), _NZ)
     look.expect("the format", int(_format(blocks)), _NZ)
-    expect_equal(look, "cast and cast back", _operators().npu_format_cast(blocks, _ND), x)
+    expect_equal(look, "cast and cast back", torch.ops.npu.npu_format_cast(blocks, _ND), x)
     expect_equal(look, "copied to the host", blocks, x)
     left = torch.eye(4, 40).half().to(on)
     expect_equal(look, "a product with it", torch.mm(left, blocks), x[:4])
@@ -78,7 +78,7 @@ def plain_format(look: Look) -> None:
     npu: Any = vars(torch)["npu"]
     npu.config.allow_internal_format = False
     x = drawn(16, 32, seed=0).half()
-    seen = _operators().npu_format_cast(x.to(on), _NZ)
+    seen = torch.ops.npu.npu_format_cast(x.to(on), _NZ)
     look.expect("the format", int(_format(seen)), _ND)
     expect_equal(look, "values", seen, x)
 
@@ -93,9 +93,9 @@ def image_formats(look: Look) -> None:
         ("NDC1HWC0", 32, 30, (2, 18, 2, 3, 4)),
     ):
         x = torch.arange(torch.Size(shape).numel()).remainder(97).view(shape).half()
-        cast = _operators().npu_format_cast(x.to(on), number)
+        cast = torch.ops.npu.npu_format_cast(x.to(on), number)
         look.expect(f"{name}: the format", int(_format(cast)), number)
-        expect_equal(look, f"{name}: cast back", _operators().npu_format_cast(cast, plain), x)
+        expect_equal(look, f"{name}: cast back", torch.ops.npu.npu_format_cast(cast, plain), x)
 
 
 def normalised_rows(look: Look) -> None:
@@ -108,7 +108,7 @@ def normalised_rows(look: Look) -> None:
     caches = [
         torch.full((_BLOCKS, _BLOCK, 1, width), 9.0, dtype=half).to(on) for width in (64, 512)
     ]
-    _operators().npu_kv_rmsnorm_rope_cache(
+    torch.ops.npu.npu_kv_rmsnorm_rope_cache(
         rows.to(on), gamma.to(on), cos.to(on), sin.to(on), slots.to(on), *caches, cache_mode="PA"
     )
     wide = rows.double()
@@ -125,13 +125,9 @@ def normalised_rows(look: Look) -> None:
 
 
 def _format(tensor: torch.Tensor) -> int:
-    return int(_operators().get_npu_format(tensor))
+    return int(torch.ops.npu.get_npu_format(tensor))
 
 
 def _allow_internal_formats() -> None:
     npu: Any = vars(torch)["npu"]
     npu.config.allow_internal_format = True
-
-
-def _operators() -> Any:
-    return torch.ops.npu

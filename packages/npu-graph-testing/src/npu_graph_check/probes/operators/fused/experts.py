@@ -17,9 +17,9 @@ def gating_ties(look: Look) -> None:
     """Choose among equal experts, and for a row that is finished."""
     on = open_device(look).torch_device
     zeros, finished = torch.zeros(2, 8).to(on), torch.tensor([False, True]).to(on)
-    _, chosen, _ = _operators().npu_moe_gating_top_k_softmax(zeros, None, 3)
+    _, chosen, _ = torch.ops.npu.npu_moe_gating_top_k_softmax(zeros, None, 3)
     look.expect("among equals", chosen.cpu().tolist(), [[0, 1, 2]] * 2)
-    _, chosen, _ = _operators().npu_moe_gating_top_k_softmax(zeros, finished, 3)
+    _, chosen, _ = torch.ops.npu.npu_moe_gating_top_k_softmax(zeros, finished, 3)
     look.expect("with a finished row", chosen.cpu().tolist(), [[0, 1, 2], [8, 8, 8]])
 
 
@@ -28,7 +28,7 @@ def gating_weights(look: Look) -> None:
     on = open_device(look).torch_device
     x = torch.linspace(-3, 3, 16).flip(0).view(1, -1)
     for norm, renorm in ((1, 0), (0, 0), (0, 1)):
-        weights, chosen, _ = _operators().npu_moe_gating_top_k(
+        weights, chosen, _ = torch.ops.npu.npu_moe_gating_top_k(
             x.to(on), 4, norm_type=norm, renorm=renorm
         )
         normal = x.double().sigmoid() if norm else x.double().softmax(-1)
@@ -51,13 +51,13 @@ def routing(look: Look) -> None:
         "expert_tokens_num_flag": True,
         "row_idx_type": 0,
     }
-    expanded, rows, counts, _ = _operators().npu_moe_init_routing_v2(
+    expanded, rows, counts, _ = torch.ops.npu.npu_moe_init_routing_v2(
         x.to(on), choices.to(on), active_num=4, active_expert_range=[0, 4], **fixed
     )
     expect_equal(look, "rows, stably by expert", expanded, x[[1, 3, 0, 2]])
     look.expect("places", rows.cpu().reshape(-1).tolist(), [2, 0, 3, 1])
     look.expect("counts", counts.cpu().reshape(-1).tolist(), [2, 0, 2, 0])
-    padded, *_ = _operators().npu_moe_init_routing_v2(
+    padded, *_ = torch.ops.npu.npu_moe_init_routing_v2(
         x.to(on),
         choices.to(on),
         active_num=0,
@@ -81,7 +81,7 @@ def finalizing(look: Look) -> None:
         for mode, by_row in ((0, False), (2, True)):
             places = torch.arange(tokens * k, dtype=torch.int32)
             places[-1] = -1
-            seen = _operators().npu_moe_finalize_routing(
+            seen = torch.ops.npu.npu_moe_finalize_routing(
                 rows.to(on), None, None, None, scales.to(on), places.to(on), None, mode
             )
             # The first token has first + 1 + 1 + 1, rounded once; the second lacks its last row.
@@ -96,7 +96,7 @@ def grouped_products(look: Look) -> None:
     on = open_device(look).torch_device
     x, weight = drawn(6, 32, seed=0).half(), drawn(2, 32, 16, seed=1).half()
     ends = torch.tensor([2, 5])
-    seen = _operators().npu_grouped_matmul(
+    seen = torch.ops.npu.npu_grouped_matmul(
         [x.to(on)],
         [weight.to(on)],
         group_list=ends.to(on),
@@ -109,7 +109,7 @@ def grouped_products(look: Look) -> None:
         expect_close(look, f"group {group}", seen[start:end], expected, 1e-3)
     count = 4 * 256
     ones, column = torch.ones(1, count).bfloat16().to(on), torch.ones(1, count, 16).bfloat16()
-    total = _operators().npu_grouped_matmul(
+    total = torch.ops.npu.npu_grouped_matmul(
         [ones],
         [column.to(on)],
         group_list=torch.tensor([1]).to(on),
@@ -118,7 +118,3 @@ def grouped_products(look: Look) -> None:
         group_list_type=0,
     )[0]
     look.expect("a product of 1,024 ones in bfloat16", float(total.cpu()[0, 0]), float(count))
-
-
-def _operators() -> Any:
-    return torch.ops.npu

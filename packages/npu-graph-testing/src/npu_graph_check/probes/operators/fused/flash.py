@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
@@ -26,7 +26,7 @@ def statistics(look: Look) -> None:
         def stored(tensor: torch.Tensor, layout: str = layout) -> torch.Tensor:
             return tensor if layout == "BNSD" else tensor.transpose(1, 2).contiguous()
 
-        found = _operators().npu_fusion_attention(
+        found = torch.ops.npu.npu_fusion_attention(
             *(stored(t).to(on) for t in (query, key, value)), _HEADS, layout, scale=_SCALE
         )
         scores = query.double() @ key.double().mT * _SCALE
@@ -46,25 +46,21 @@ def hidden_rows(look: Look) -> None:
     query, key, value = _inputs()
     hidden = torch.zeros(1, 1, _LENGTH, _KEYS, dtype=torch.bool)
     hidden[..., 2, :] = True
-    seen = (
-        _operators()
-        .npu_fusion_attention(
-            query.to(on),
-            key.to(on),
-            value.to(on),
-            _HEADS,
-            "BNSD",
-            scale=_SCALE,
-            atten_mask=hidden.to(on),
-        )[0]
-        .cpu()
-    )
+    seen = torch.ops.npu.npu_fusion_attention(
+        query.to(on),
+        key.to(on),
+        value.to(on),
+        _HEADS,
+        "BNSD",
+        scale=_SCALE,
+        atten_mask=hidden.to(on),
+    )[0].cpu()
     expected = (query.double() @ key.double().mT * _SCALE).softmax(-1) @ value.double()
     expect_equal(look, "the row without keys", seen[:, :, 2], torch.zeros_like(seen[:, :, 2]))
     others = [0, 1, 3, 4]
     expect_close(look, "the other rows", seen[:, :, others], expected[:, :, others], _SHARE)
     shift = drawn(1, _HEADS, _LENGTH, _KEYS, seed=9, dtype=torch.float16)
-    shifted = _operators().npu_fusion_attention(
+    shifted = torch.ops.npu.npu_fusion_attention(
         query.to(on), key.to(on), value.to(on), _HEADS, "BNSD", scale=_SCALE, pse=shift.to(on)
     )[0]
     # Without pse_type 0 the shift is added to the scaled scores.
@@ -101,11 +97,11 @@ def joined_rings(look: Look) -> None:
     parts = []
     for keys in (slice(0, 4), slice(4, 8)):
         tensors = (query, key[:, :, keys], value[:, :, keys])
-        found = _operators().npu_fusion_attention(
+        found = torch.ops.npu.npu_fusion_attention(
             *(stored(t).to(on) for t in tensors), _HEADS, "SBH", scale=_SCALE
         )
         parts += [found[0], found[1], found[2]]
-    joined = _operators().npu_ring_attention_update(*parts)[0]
+    joined = torch.ops.npu.npu_ring_attention_update(*parts)[0]
     scores = query.double() @ key.double().mT * _SCALE
     expected = scores.softmax(-1) @ value.double()
     expect_close(look, "as over all keys", joined, stored(expected), 2 * _SHARE)
@@ -115,7 +111,3 @@ def _inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     query = drawn(2, _HEADS, _LENGTH, _DIM, seed=0).half()
     key, value = (drawn(2, _HEADS, _KEYS, _DIM, seed=seed).half() for seed in (1, 2))
     return query, key, value
-
-
-def _operators() -> Any:
-    return torch.ops.npu

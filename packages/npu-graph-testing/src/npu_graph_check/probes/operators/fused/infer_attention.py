@@ -40,12 +40,19 @@ class _Attention:
             **changes,
         }
         moved = {k: v.to(self.on) if isinstance(v, torch.Tensor) else v for k, v in given.items()}
-        operators: Any = torch.ops.npu
-        query, key, value = (moved.pop(name) for name in ("query", "key", "value"))
-        output: torch.Tensor = operators.npu_fused_infer_attention_score(
-            query, key, value, **moved
-        )[0]
+        output: torch.Tensor = torch.ops.npu.npu_fused_infer_attention_score(**moved)[0]
         return output.cpu()
+
+    def expected(
+        self,
+        index: int,
+        queries: slice = slice(None),
+        keys: slice = slice(None),
+        bias: torch.Tensor | float = 0.0,
+    ) -> torch.Tensor:
+        """Return one sequence of the output, in float64."""
+        key, value = self.key[index, :, keys], self.value[index, :, keys]
+        return _attend(self.query[index, :, queries], key, value, bias)
 
 
 def _attend(
@@ -60,8 +67,7 @@ def rows_past_lengths(look: Look) -> None:
     attention = _Attention(look)
     output = attention.run(actual_seq_lengths=[2, 1], actual_seq_lengths_kv=[6, 4])
     for index, (rows, keys) in enumerate(((2, 6), (1, 4))):
-        query, key, value = (t[index] for t in (attention.query, attention.key, attention.value))
-        expected = _attend(query[:, :rows], key[:, :keys], value[:, :keys])
+        expected = attention.expected(index, slice(rows), slice(keys))
         expect_close(look, f"sequence {index}", output[index, :, :rows], expected, _SHARE)
         behind = output[index, :, rows:]
         expect_equal(look, f"rows behind sequence {index}", behind, torch.zeros_like(behind))
@@ -74,11 +80,10 @@ def compressed_mask(look: Look) -> None:
     triangle = attention.run(sparse_mode=2, atten_mask=causal)
     empty = attention.run(sparse_mode=2, atten_mask=torch.zeros_like(causal))
     for index in range(_BATCH):
-        query, key, value = (t[index] for t in (attention.query, attention.key, attention.value))
         ahead = torch.full((_LENGTH, _KEYS), -float("inf"), dtype=torch.float64).triu(1)
-        expected = _attend(query, key, value, ahead)
+        expected = attention.expected(index, bias=ahead)
         expect_close(look, f"the triangle, sequence {index}", triangle[index], expected, _SHARE)
-        plain = _attend(query, key, value)
+        plain = attention.expected(index)
         expect_close(look, f"zeros, sequence {index}", empty[index], plain, _SHARE)
 
 
@@ -115,8 +120,7 @@ def padding_on_the_left(look: Look) -> None:
     for index, (rows, keys) in enumerate(((2, 4), (1, 3))):
         own = slice(_LENGTH - 1 - rows, _LENGTH - 1)
         seen = slice(_KEYS - 2 - keys, _KEYS - 2)
-        query, key, value = (t[index] for t in (attention.query, attention.key, attention.value))
-        expected = _attend(query[:, own], key[:, seen], value[:, seen])
+        expected = attention.expected(index, own, seen)
         expect_close(look, f"sequence {index}", output[index, :, own], expected, _SHARE)
 
 
@@ -126,8 +130,7 @@ def position_shift(look: Look) -> None:
     shift = drawn(1, _HEADS, _LENGTH, _KEYS, seed=5, dtype=torch.float16)
     output = attention.run(pse_shift=shift)
     for index in range(_BATCH):
-        query, key, value = (t[index] for t in (attention.query, attention.key, attention.value))
-        expected = _attend(query, key, value, shift[0].double())
+        expected = attention.expected(index, bias=shift[0].double())
         expect_close(look, f"sequence {index}", output[index], expected, 2 * _SHARE)
 
 
@@ -145,14 +148,13 @@ def one_length(look: Look) -> None:
     attention = _Attention(look)
     output = attention.run(actual_seq_lengths_kv=[4])
     for index in range(_BATCH):
-        query, key, value = (t[index] for t in (attention.query, attention.key, attention.value))
-        expected = _attend(query, key[:, :4], value[:, :4])
+        expected = attention.expected(index, keys=slice(4))
         expect_close(look, f"sequence {index}", output[index], expected, _SHARE)
 
 
 def older_names(look: Look) -> None:
     """Call the operators that fused attention has replaced."""
-    attention, operators = _Attention(look), _operators()
+    attention, operators = _Attention(look), torch.ops.npu
     query, key, value = (
         t.to(attention.on) for t in (attention.query, attention.key, attention.value)
     )
@@ -179,8 +181,7 @@ def older_names(look: Look) -> None:
         actual_seq_lengths=[4, 6],
     )
     for index, keys in enumerate((4, 6)):
-        own, seen, values = (t[index] for t in (attention.query, attention.key, attention.value))
-        expected = _attend(own[:, :1], seen[:, :keys], values[:, :keys])
+        expected = attention.expected(index, slice(1), slice(keys))
         expect_close(look, f"IncreFlashAttention, {keys} keys", last[index], expected, _SHARE)
 
 
@@ -190,7 +191,7 @@ def latent_statistics(look: Look) -> None:
     query, rope = drawn(1, 8, 512, seed=1, dtype=half), drawn(1, 8, 64, seed=2, dtype=half)
     key, key_rope = drawn(1, 128, 512, seed=3, dtype=half), drawn(1, 128, 64, seed=4, dtype=half)
     keys, scale = 50, 576**-0.5
-    output, sums = _operators().npu_fused_infer_attention_score(
+    output, sums = torch.ops.npu.npu_fused_infer_attention_score(
         query.view(1, 8, 1, 512).to(on),
         key.to(on),
         key.to(on),
@@ -211,7 +212,3 @@ def latent_statistics(look: Look) -> None:
     expected = scores.softmax(-1) @ rows[:, :512]
     expect_close(look, "output", output.reshape(8, 512), expected, 2e-2)
     expect_close(look, "log-sum-exp", sums.reshape(8), scores.logsumexp(-1), 1e-3)
-
-
-def _operators() -> Any:
-    return torch.ops.npu

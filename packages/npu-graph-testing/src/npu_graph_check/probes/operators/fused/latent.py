@@ -53,7 +53,7 @@ def sparse_attention(look: Look) -> None:
         "sparse_mode": 0,
         "attention_mode": 2,
     }
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     output = operators.npu_sparse_flash_attention(**moved, **fixed)[0].cpu()
     for sequence, page in ((0, 1), (1, 0)):
         chosen = [place for place in selection[sequence, 0, 0].tolist() if place >= 0]
@@ -95,7 +95,7 @@ def indexer(look: Look) -> None:
         "actual_seq_lengths_query": torch.tensor([2], dtype=torch.int32),
         "actual_seq_lengths_key": torch.tensor([8], dtype=torch.int32),
     }
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     chosen = operators.npu_lightning_indexer(
         **{name: tensor.to(on) for name, tensor in given.items()},
         layout_query="TND",
@@ -112,7 +112,7 @@ def indexer(look: Look) -> None:
 def few_keys(look: Look) -> None:
     """Choose more keys than there are."""
     on, count = open_device(look).torch_device, 6
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     query, key = (
         drawn(1, 8, 128, seed=1, dtype=torch.float16),
         drawn(3, 1, 128, seed=2, dtype=torch.float16),
@@ -155,7 +155,7 @@ def delta_rule(look: Look) -> None:
         "actual_seq_lengths": torch.tensor([2], dtype=torch.int32).to(on),
         "ssm_state_indices": places.to(on),
     }
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     own = state.to(on)
     output = operators.npu_recurrent_gated_delta_rule(state=own, **moved)
     now, outputs, states = state[2].double(), [], []
@@ -199,7 +199,7 @@ def quantised_keys(look: Look) -> None:
     selection, scale = [5, 2, 9], (_LATENT + _ROPE) ** -0.5
     # The second query selects nothing.
     indices = torch.tensor([[*selection, -1], [-1] * _CHOSEN], dtype=torch.int32)
-    operators: Any = torch.ops.npu
+    operators = torch.ops.npu
     output = operators.npu_kv_quant_sparse_flash_attention(
         query=query.to(on),
         key=cache.to(on),

@@ -31,7 +31,7 @@ class _Prolog:
 
     def run(self, caches: list[torch.Tensor], up: torch.Tensor, **more: Any) -> list[torch.Tensor]:
         """Store into caches of the device, and return them on the CPU."""
-        operators: Any = torch.ops.npu
+        operators = torch.ops.npu
         down = (drawn(_HIDDEN, _RANK, seed=2) / _HIDDEN**0.5).to(_HALF)
         absorb = (drawn(_HEADS, _DIM, _LATENT, seed=5) / _DIM**0.5).to(_HALF)
         operators.npu_mla_prolog_v3(
@@ -53,7 +53,7 @@ class _Prolog:
         return [cache.cpu() for cache in caches]
 
     def _blocks(self, weight: torch.Tensor) -> torch.Tensor:
-        operators: Any = torch.ops.npu
+        operators = torch.ops.npu
         cast: torch.Tensor = operators.npu_format_cast(weight.to(self.on), _NZ)
         return cast
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
@@ -27,7 +27,7 @@ def int4(look: Look) -> None:
     """Pack eight int4 into an int32."""
     on = open_device(look).torch_device
     x = torch.tensor([[-8.0, -1.0, 0.0, 1.0, 2.0, 7.0, 9.0, -9.0]])
-    seen = _operators().npu_quantize(
+    seen = torch.ops.npu.npu_quantize(
         x.to(on), torch.ones(1).to(on), None, torch.quint4x2, -1, False
     )
     nibbles = [(int(seen.cpu()[0, 0]) >> (4 * place)) & 15 for place in range(8)]
@@ -42,7 +42,7 @@ def divides_and_multiplies(look: Look) -> None:
     scale = torch.tensor([0.25])
     for divides, factor in ((True, 4.0), (False, 0.25)):
         own = scale if divides else scale.half()
-        seen = _operators().npu_quantize(x.to(on), own.to(on), None, torch.qint8, 1, divides)
+        seen = torch.ops.npu.npu_quantize(x.to(on), own.to(on), None, torch.qint8, 1, divides)
         expected = (x.double() * factor).round().clamp(-128, 127).to(torch.int8)
         name = "Quantize divides" if divides else "AscendQuantV3 multiplies"
         expect_equal(look, name, seen, expected)
@@ -54,7 +54,7 @@ def smoothed_groups(look: Look) -> None:
     row = torch.arange(32, dtype=torch.float16)
     row[-1] = 127
     factors = torch.stack([torch.full((32,), 2.0), torch.full((32,), 4.0)]).half()
-    seen, scale = _operators().npu_dynamic_quant(
+    seen, scale = torch.ops.npu.npu_dynamic_quant(
         row.expand(4, -1).contiguous().to(on),
         smooth_scales=factors.to(on),
         group_index=torch.tensor([1, 2], dtype=torch.int32).to(on),
@@ -68,7 +68,7 @@ def only_by_token(look: Look) -> None:
     on = open_device(look).torch_device
     x = drawn(4, 32, seed=0).half().to(on)
     for mode in ("pertensor", "perchannel"):
-        call = functools.partial(_operators().npu_dynamic_quant, x, quant_mode=mode)
+        call = functools.partial(torch.ops.npu.npu_dynamic_quant, x, quant_mode=mode)
         expect_refused(look, mode, call)
 
 
@@ -79,11 +79,11 @@ def swiglu(look: Look) -> None:
     gate, up = x.double().chunk(2, -1)
     values = functional.silu(gate) * up
     largest = values.abs().amax(-1)
-    seen, scale = _operators().npu_swiglu_quant(x.to(on), activate_left=True, quant_mode=1)
+    seen, scale = torch.ops.npu.npu_swiglu_quant(x.to(on), activate_left=True, quant_mode=1)
     expect_close(look, "scale of SwiGluQuant", scale.view(-1), 127 / largest, 1e-5)
     expected = values * (127 / largest).unsqueeze(-1)
     expect_close(look, "values of SwiGluQuant", seen, expected, 0.51 / 127)
-    seen, scale = _operators().npu_dequant_swiglu_quant(x.to(on), activate_left=True, quant_mode=1)
+    seen, scale = torch.ops.npu.npu_dequant_swiglu_quant(x.to(on), activate_left=True, quant_mode=1)
     expect_close(look, "scale of DequantSwigluQuant", scale.view(-1), largest / 127, 1e-5)
     expect_close(look, "its values, without groups", seen, expected, 0.51 / 127)
 
@@ -93,7 +93,7 @@ def grouped(look: Look) -> None:
     on = open_device(look).torch_device
     x = torch.ones(5, 16, dtype=torch.float16)
     scale = torch.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
-    seen = _operators().npu_group_quant(
+    seen = torch.ops.npu.npu_group_quant(
         x.to(on), scale.to(on), torch.tensor([2, 5]).to(on), dst_dtype=torch.qint8
     )
     expected = torch.tensor([2, 2, 3, 3, 3], dtype=torch.int8).view(5, 1).expand(5, 16)
@@ -110,7 +110,7 @@ def kronecker(look: Look) -> None:
         (1.0, 2.0, [7, 4, 3, 1, -7, -4, 0, 0]),
         (0.5, 1.0, [7, 7, 6, 2, -8, -7, 1, 0]),
     ):
-        seen, scales = _operators().npu_kronecker_quant(
+        seen, scales = torch.ops.npu.npu_kronecker_quant(
             x.to(on), left.to(on), right.to(on), clip_ratio=clip
         )
         look.expect(f"clip ratio {clip}: the scale", float(scales.cpu().reshape(-1)[0]), scale)
@@ -129,7 +129,7 @@ def shortened_scales(look: Look) -> None:
         (0, [1.0, 1.0 + 2**-10, 1.0, 1.0 + 2**-10]),
         (1, [1.0, 1.0 + 2**-10, 1.0 + 2**-10, 1.0 + 2**-9]),
     ):
-        packed = _operators().npu_trans_quant_param(values.to(on), None, mode).cpu()
+        packed = torch.ops.npu.npu_trans_quant_param(values.to(on), None, mode).cpu()
         seen = (packed & 0xFFFFFFFF).to(torch.int32).view(torch.float32)
         look.expect(f"round_mode {mode}", seen.double().tolist(), expected)
 
@@ -146,12 +146,12 @@ def products(look: Look) -> None:
     total = left.long() @ right.long()
     column, token = drawn(32, seed=1).abs() * 1e-3, drawn(8, seed=2).abs() + 0.1
     bias = torch.arange(32, dtype=torch.int32) * 1_003
-    seen = _operators().npu_quant_matmul(
+    seen = torch.ops.npu.npu_quant_matmul(
         left.to(on), right.to(on), torch.ones(1).to(on), bias=bias.to(on), output_dtype=torch.int32
     )
     expect_equal(look, "the sum with an int32 bias", seen, (total + bias).to(torch.int32))
     for dtype in HALVES:
-        seen = _operators().npu_quant_matmul(
+        seen = torch.ops.npu.npu_quant_matmul(
             left.to(on),
             right.to(on),
             column.to(on),
@@ -173,7 +173,7 @@ def weights_of_int8(look: Look) -> None:
     generator = torch.Generator().manual_seed(1)
     weight = torch.randint(-127, 128, (64, 32), generator=generator).to(torch.int8)
     scale, offset = (drawn(32, seed=2).abs() * 0.01).half(), drawn(32, seed=3).round().half()
-    seen = _operators().npu_weight_quant_batchmatmul(
+    seen = torch.ops.npu.npu_weight_quant_batchmatmul(
         x.to(on), weight.to(on), scale.to(on), offset.to(on)
     )
     expected = (weight.double() + offset.double()) * scale.double()
@@ -184,11 +184,7 @@ def blocks(look: Look) -> None:
     """Quantise each 128 values of a row with a scale of their own."""
     on = open_device(look).torch_device
     x = torch.cat([torch.arange(128.0), torch.arange(128.0) * 2]).view(1, -1).half()
-    seen, scale = _operators().npu_dynamic_block_quant(x.to(on))
+    seen, scale = torch.ops.npu.npu_dynamic_block_quant(x.to(on))
     expected = torch.arange(128).to(torch.int8).repeat(2).view(1, -1)
     expect_equal(look, "values", seen, expected)
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [1.0, 2.0])
-
-
-def _operators() -> Any:
-    return torch.ops.npu
