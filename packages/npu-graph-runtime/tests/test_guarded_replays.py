@@ -107,6 +107,20 @@ def test_refusals_that_do_not_wait_for_updates_are_asked_first_and_each_once() -
     assert asked == ["first", "first", "refuses"]
 
 
+def test_guarded_graph_that_its_refusal_reaches_is_collected() -> None:
+    device = FakeDevice()
+
+    def captured() -> weakref.ref[DeviceGraph]:
+        reached: list[object] = []
+        graph = capture(device, torch.zeros(1), lambda _: str(reached))
+        reached.append(graph)
+        return weakref.ref(graph)
+
+    reference = captured()
+    gc.collect()
+    assert reference() is None
+
+
 def test_guarded_graph_dies_with_its_last_reference() -> None:
     graph = capture(FakeDevice(), torch.zeros(1), lambda _: None)
     reference = weakref.ref(graph)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from npu_graph_runtime.errors import ReplayRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -38,9 +38,6 @@ class GuardedReplays:
         self.expected = ExpectedReplay()
         self._capturing: dict[int, DeviceGraph] = {}
         self._guarded: weakref.WeakSet[DeviceGraph] = weakref.WeakSet()
-        self._asked: weakref.WeakKeyDictionary[
-            DeviceGraph, list[Callable[[object], str | None]]
-        ] = weakref.WeakKeyDictionary()
 
     def capturing(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
@@ -65,10 +62,10 @@ class GuardedReplays:
         graph: Any = self._capturing.get(threading.get_ident())
         if graph is None:
             return False
-        asked = self._asked.get(graph)
-        if asked is None:
-            asked = self._asked[graph] = []
-            graph.replay = self._asking_replay(graph, asked)
+        replay: object = vars(graph).get("replay")
+        if not isinstance(replay, _AskingReplay):
+            replay = graph.replay = _AskingReplay(graph, self.expected)
+        asked = replay.asked
         if not waits_for_updates:
             if refusal not in asked:
                 asked.insert(0, refusal)
@@ -79,26 +76,28 @@ class GuardedReplays:
             self._guarded.add(graph)
         return True
 
-    def _asking_replay(
-        self, graph: Any, asked: Sequence[Callable[[object], str | None]]
-    ) -> Callable[[], None]:
-        native: Callable[[Any], None] = type(graph).replay
-        # A strong one would keep the graph, and its memory, until garbage is collected.
-        reference = weakref.ref(graph)
-        expected = self.expected
-
-        def replay() -> None:
-            for refusal in asked:
-                problem = refusal(expected.step)
-                if problem is not None:
-                    raise ReplayRefusedError(problem)
-            native(reference())
-
-        return replay
-
     def is_guarded(self, graph: object) -> bool:
         """Return whether the graph must not be replayed without a step of updates."""
         return graph in self._guarded
+
+
+class _AskingReplay:
+    """Asks before each replay of a graph; owned by the graph, so that both can be collected."""
+
+    def __init__(self, graph: DeviceGraph, expected: ExpectedReplay) -> None:
+        self.asked: list[Callable[[object], str | None]] = []
+        self._native: Callable[[Any], None] = type(graph).replay
+        # A strong one would keep the graph, and its memory, until garbage is collected.
+        self._graph = weakref.ref(graph)
+        self._expected = expected
+
+    def __call__(self) -> None:
+        step = self._expected.step
+        for refusal in self.asked:
+            problem = refusal(step)
+            if problem is not None:
+                raise ReplayRefusedError(problem)
+        self._native(self._graph())
 
 
 class _GuardedCapture:
