@@ -107,6 +107,20 @@ def test_device_that_hangs_is_restarted_once_that_was_found_out(npu: Any) -> Non
     npu.synchronize()
 
 
+def test_device_that_hung_and_went_on_is_not_restarted(npu: Any) -> None:
+    waits, event = npu.Stream(), npu.ExternalEvent()
+    event.wait(waits)
+    with pytest.raises(RuntimeError, match="deadlock"):
+        npu.synchronize()
+    event.record(npu.current_stream())
+    npu.synchronize()
+    event.reset(npu.current_stream())
+    event.wait(waits)
+    assert cann_sim.restart_devices() == 0
+    event.record(npu.current_stream())
+    npu.synchronize()
+
+
 def test_unreported_failure_outlives_the_block_that_injected_it(npu: Any) -> None:
     values = torch.ones(4, device="npu:0")
     npu.synchronize()

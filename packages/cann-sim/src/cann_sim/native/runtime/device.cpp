@@ -120,7 +120,7 @@ bool Device::MustRestart() {
     return true;
   }
   const std::vector<Stream*> streams = Streams();
-  return stop.hung() && !std::all_of(streams.begin(), streams.end(), [](Stream* stream) { return stream->Idle(); });
+  return std::any_of(streams.begin(), streams.end(), [](Stream* stream) { return stream->hung.load() && !stream->Idle(); });
 }
 
 bool Device::HoldGraphStream() {

@@ -52,7 +52,6 @@ void DeviceStop::Forget() {
   const std::lock_guard<std::mutex> lock(mutex_);
   failure_.reset();
   told_ = false;
-  hung_.store(false);
   stopped_.store(false);
 }
 

@@ -64,16 +64,12 @@ class DeviceStop {
   std::shared_ptr<const StreamFailure> TellHost();
   // What a device stopped at that was not yet reported to the host; empty if there is none.
   std::string Untold() const;
-  // A deadlock of the tasks of the device was reported to the host.
-  void HasHung() { hung_.store(true); }
-  bool hung() const { return hung_.load(); }
   // Refuses what a device that has stopped does not take; success where it works.
   aclError Refuse(const char* function);
 
  private:
   std::atomic<bool> asked_for_{false};
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> hung_{false};
   mutable std::mutex mutex_;
   std::shared_ptr<const StreamFailure> failure_;
   bool told_ = false;

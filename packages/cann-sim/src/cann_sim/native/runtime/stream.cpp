@@ -103,11 +103,11 @@ aclError Stream::AwaitIdle(int32_t milliseconds) {
       }
     }
   }
+  if (outcome != Schedule::Outcome::kTimeout) {
+    hung.store(outcome == Schedule::Outcome::kStuck);
+  }
   if (outcome == Schedule::Outcome::kDone) {
     return ACL_SUCCESS;
-  }
-  if (outcome == Schedule::Outcome::kStuck) {
-    device.stop.HasHung();
   }
   const std::string why =
       outcome == Schedule::Outcome::kStuck ? "deadlock: " + stuck : "not done within " + std::to_string(milliseconds) + " ms";

@@ -51,6 +51,8 @@ class Stream {
   void DropTasks();
 
   std::atomic<StreamState> state{StreamState::kRunning};
+  // Whether a deadlock of its tasks was reported to the host, and no synchronisation has found it idle since.
+  std::atomic<bool> hung{false};
 
   // Guarded by CaptureMutex().
   std::shared_ptr<Capture> capture;
