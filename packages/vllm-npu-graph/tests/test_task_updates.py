@@ -224,6 +224,63 @@ def test_each_step_of_a_draft_has_its_own_lengths_and_as_many_sequences_as_token
         updates.replay(draft_source(engine, [1, 1], [2, 2]))
 
 
+@dataclass(frozen=True)
+class PagedProvider:
+    """Reads what a step of paged attention changes."""
+
+    layer_name: str
+
+    def resolve(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        own = metadata[self.layer_name]
+        return {"context_lens": own.seq_lens, "block_table": own.block_tables}
+
+
+def test_paged_attention_is_captured_with_lengths_that_no_sequence_reaches(
+    device: NpuDevice,
+) -> None:
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, dtype=torch.float16).to(device.torch_device)
+
+    table = torch.arange(8, dtype=torch.int32).view(2, 4).to(device.torch_device)
+    given: dict[str, Any] = {
+        "query": random(2, 4, 128),
+        "key_cache": random(8, 128, 2, 128),
+        "value_cache": random(8, 128, 2, 128),
+        "num_kv_heads": 2,
+        "num_heads": 4,
+        "scale_value": 128**-0.5,
+        "block_table": table,
+        "context_lens": torch.tensor([6144, 6144], dtype=torch.int32),
+        "out": random(2, 4, 128),
+    }
+    operation = torch.ops.atb._npu_paged_attention
+    workspace = torch.ops.atb._npu_paged_attention_get_workspace(**given)
+    npu, graph = vars(torch)["npu"], device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool()):
+        stream, event = npu.current_stream(), npu.ExternalEvent()
+        event.wait(stream)
+        event.reset(stream)
+        npu.graph_task_group_begin(stream)
+        operation(**given, workspace=workspace)
+        handle = npu.graph_task_group_end(stream)
+    kwargs, provider = {**given, "workspace": workspace}, PagedProvider("layers.0")
+    task = Task(operation, kwargs, provider, 0, handle, event)
+
+    def source(lengths: list[int]) -> ContextSource:
+        own = SimpleNamespace(seq_lens=torch.tensor(lengths), block_tables=table)
+        return ContextSource({"layers.0": own})
+
+    lane, recorder = UpdateLane(device), make_recorder(device)
+    updates = TaskUpdates(graph, [task], recorder, lane, "decode", source([1, 1]))
+    for lengths in ([5, 400], [512, 1]):
+        updates.replay(source(lengths))
+        out = given["out"].clone()
+        expected = torch.empty_like(out)
+        step = {**given, "context_lens": torch.tensor(lengths, dtype=torch.int32), "out": expected}
+        operation(**step)
+        assert torch.equal(out, expected)
+
+
 def test_layers_that_share_a_cache_and_its_name_are_all_updated(device: NpuDevice) -> None:
     engine = Engine(device, [Provider("layers.0"), Provider("layers.0"), Provider("layers.2")])
     updates = engine.updates(UpdateLane(device), [1, 1])

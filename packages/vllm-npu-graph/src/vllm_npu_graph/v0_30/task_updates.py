@@ -188,17 +188,22 @@ def _find_groups(tasks: Sequence[Any], source: StepSource, key: Hashable) -> lis
 def _step_arguments(task: Any, source: StepSource) -> Mapping[str, Any]:
     """Return the arguments of a task as a step has them.
 
-    The engine captures all steps of a draft alike. In a replay each step after the first has one
+    The engine captures paged attention with lengths that no sequence reaches, for the size of its
+    workspace. It captures all steps of a draft alike; in a replay each step after the first has one
     token of each sequence, so as many sequences as the capture has tokens.
     """
-    if hasattr(source, "context") or task.provider_index == 0:
-        return task.kwargs  # type: ignore[no-any-return]
-    kind = _KINDS[_OPERATORS[_operator_name(task.operation)]]
-    if not isinstance(kind, FusedInferAttention):
-        return task.kwargs  # type: ignore[no-any-return]
-    count, table = len(task.kwargs["query"]), task.kwargs["block_table"]
+    given: Mapping[str, Any] = task.kwargs
+    kind, count = (
+        _KINDS.get(_OPERATORS.get(_operator_name(task.operation), "")),
+        len(given["query"]),
+    )
+    if isinstance(kind, PagedAttention):
+        return {**given, "context_lens": given["context_lens"].new_ones(count)}
+    if kind is None or hasattr(source, "context") or task.provider_index == 0:
+        return given
+    table = given["block_table"]
     return {
-        **task.kwargs,
+        **given,
         kind.family.query_lengths: list(range(1, count + 1)),
         kind.family.key_lengths: [1] * count,
         "block_table": table.new_empty(count, table.shape[1]),
