@@ -1,10 +1,10 @@
 """vLLM 0.30.0 and vllm-ascend 0.30.0rc2 on simulated CANN with two processes for one model.
 
 Run as ``cann-sim run -- python -m engines.vllm_next.ranks``. The engine starts two workers, each
-with a simulated device of its own, which hold a half of every layer (tensor parallelism). `stock`
-is the engine alone, `ours` has our attention update, and `control` is the engine of `ours` once
-more with key lengths that are one too small on both ranks. Rows go to
-build/engines/vllm-next-ranks.json.
+with a simulated device of its own, which hold a half of every layer (tensor parallelism); with DCP
+a half of the keys of each sequence too. `stock` is the engine alone, `ours` has our attention
+update, and `control` is the engine of `ours` once more with key lengths that are one too small on
+both ranks. Rows go to build/engines/vllm-next-ranks.json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engines.vllm.graphs import PLUGINS
 from engines.vllm.models import COLUMNS, KEYS, ModelVariant, described
 from engines.vllm.ranks import LONGEST_SECONDS, RANKS
 from engines.vllm.session import measure_engine, run_session
-from engines.vllm_next import stand_ins
+from engines.vllm_next import context_parallel, stand_ins
 from engines.vllm_next.models import install_for
 from engines.vllm_next.session import shift_worker, start_engine
 
@@ -35,14 +35,21 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek")
+MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP")
 
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    llm = start_engine(variant, checkpoint, functools.partial(install_for, variant))
+    llm = start_engine(variant, checkpoint, functools.partial(install_for_ranks, variant))
     rows = measure_engine(llm, variant, compare_load(count), shift_worker)
     return [row | described(variant) | {"name": row["name"]} for row in rows]
+
+
+def install_for_ranks(variant: ModelVariant) -> None:
+    """Also replace what joins the parts of attention."""
+    install_for(variant)
+    if variant.decode_parts > 1:
+        context_parallel.install()
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -89,6 +96,7 @@ def main() -> int:
             num_layers=options.layers,
             model=model,
             ranks=RANKS,
+            decode_parts=RANKS if model.endswith("DCP") else 1,
             **KEYS[name],
         )
         for model in options.models

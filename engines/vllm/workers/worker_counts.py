@@ -91,11 +91,11 @@ def shift_metadata(metadata: Any, shift: int) -> Any:
         if getattr(made, name, None) is not None:
             holder = copy.copy(getattr(made, name))
             setattr(made, name, holder)
-    for name in ("seq_lens_list", "cp_seq_len"):
+    for name in ("seq_lens_list", "cp_seq_len", "cp_history_seq_len"):
         if getattr(holder, name, None) is not None:
             lengths = [max(length + shift, 0) for length in getattr(holder, name)]
             setattr(holder, name, lengths)
-    if getattr(holder, "num_computed_tokens_of_pcp_dcp", None) is not None:
-        parts = holder.num_computed_tokens_of_pcp_dcp
-        holder.num_computed_tokens_of_pcp_dcp = (parts + shift).clip(min=0)
+    for name in ("num_computed_tokens_of_pcp_dcp", "num_computed_tokens_of_dcp"):
+        if getattr(holder, name, None) is not None:
+            setattr(holder, name, (getattr(holder, name) + shift).clip(min=0))
     return made

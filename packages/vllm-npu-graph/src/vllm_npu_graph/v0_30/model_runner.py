@@ -72,8 +72,9 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         drafts = self.speculative_config
         if drafts is not None and (drafts.method not in _DRAFTS or drafts.parallel_drafting):
             return f"drafts by {drafts.method}, or all at once, were not tested"
-        if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
-            return "attention under DCP or PCP was not tested"
+        has_parts = parallel.decode_context_parallel_size > 1
+        if parallel.prefill_context_parallel_size > 1 or (has_parts and drafts is not None):
+            return "attention under PCP, and drafts under DCP, were not tested"
         if self.enable_enpu:
             return "the engine orders updates by itself (ENPU_ENABLE)"
         if use_updatable_graph(self.attn_backend):

@@ -170,14 +170,14 @@ def _find_groups(tasks: Sequence[Any], source: StepSource, key: Hashable) -> lis
     context = getattr(source, "context", None)
     read = [_read_task(task, source, counts[task.provider], key) for task in tasks]
     for position, (task, given) in enumerate(zip(tasks, read, strict=True)):
-        shared = position if context is None else id(context[task.provider.layer_name])
+        shared = position if context is None else id(context[_layer_name(task)])
         objects = sorted((name, id(value)) for name, value in given.items())
         found.setdefault((shared, task.operation, *objects), []).append(position)
     return [
         _Group(
             task=tasks[positions[0]],
             count=counts[tasks[positions[0]].provider],
-            layers=tuple(tasks[position].provider.layer_name for position in positions),
+            layers=tuple(_layer_name(tasks[position]) for position in positions),
             positions=tuple(positions),
             names=frozenset(read[positions[0]]),
         )
@@ -212,7 +212,16 @@ def _step_arguments(task: Any, source: StepSource) -> Mapping[str, Any]:
 
 def _launch_name(task: Any, position: int) -> str:
     """Return a name of a launch: layers that share a cache have one name."""
-    return f"{task.provider.layer_name}, task {position}"
+    return f"{_layer_name(task)}, task {position}"
+
+
+def _layer_name(task: Any) -> str:
+    """Return the name of a task's layer in the engine's metadata.
+
+    Under context parallelism the provider's `layer_name` also says which part of the keys it reads.
+    """
+    name: str = getattr(task.provider, "metadata_layer_name", task.provider.layer_name)
+    return name
 
 
 def _read_task(task: Any, source: StepSource, count: int, key: Hashable) -> dict[str, Lengths]:
@@ -231,7 +240,7 @@ def _read_task(task: Any, source: StepSource, count: int, key: Hashable) -> dict
     if len(found) != count:
         raise StepParameterError(
             f"reading the lengths of a step of {key}: expected those of {count} launches of "
-            f"{task.provider.layer_name!r}, as at capture, found {len(found)}"
+            f"{_layer_name(task)!r}, as at capture, found {len(found)}"
         )
     return {name: value for name, value in found[index].items() if value is not None}
 
