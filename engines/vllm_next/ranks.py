@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP")
+MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP", "DeepSeek, DCP")
 
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaDCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
-from attn_update.kinds import FIA_V2, LatentAttention
+from attn_update.kinds import FIA_V1, FIA_V2, LatentAttention
 from vllm_npu_graph.recording.attention_update import AttentionUpdate, read_latent
 from vllm_npu_graph.recording.recorded_layer import RecordedLayer
 
@@ -28,6 +30,21 @@ class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
+class RecordedLatentPartImpl(RecordedLayer, AscendMlaDCPImpl):  # type: ignore[misc]
+    """Latent attention on FIA v1 over a part of the keys (DCP): the engine's except its capture."""
+
+    def _forward_decode(self, *given: Any) -> torch.Tensor:
+        """Run one launch and join the parts; returns [tokens, heads * size of a value]."""
+        *_, attn_metadata = given
+        with self._recording(LatentAttention(family=FIA_V1), attn_metadata, read_latent):
+            return super()._forward_decode(*given)  # type: ignore[no-any-return]
+
+
+_RECORDED = MappingProxyType(
+    {AscendMLAImpl: RecordedLatentImpl, AscendMlaDCPImpl: RecordedLatentPartImpl}
+)
+
+
 def find_layers(compilation_config: Any) -> dict[str, Any]:
     """Return the engine's attention layers by name."""
     layers = compilation_config.static_forward_context
@@ -37,7 +54,7 @@ def find_layers(compilation_config: Any) -> dict[str, Any]:
 def find_uncovered(compilation_config: Any) -> str | None:
     """Return why the attention of a model is left to the engine; None if it is recorded."""
     for name, layer in find_layers(compilation_config).items():
-        if type(layer.impl) is not AscendMLAImpl:
+        if type(layer.impl) not in _RECORDED:
             return f"{name} has {type(layer.impl).__name__}"
         if layer.impl.fa_quant_layer or layer.impl.enable_kv_nz:
             return f"{name} has a cache that is quantised or in the format NZ"
@@ -53,5 +70,5 @@ def record_layers(layers: Mapping[str, Any], lane: UpdateLane) -> AttentionUpdat
     """
     update = AttentionUpdate(lane, layers)
     for name, layer in layers.items():
-        layer.impl = RecordedLatentImpl(layer.impl, name, update)
+        layer.impl = _RECORDED[type(layer.impl)](layer.impl, name, update)
     return update
