@@ -24,9 +24,11 @@ from engines.running.session_run import make_parser
 from engines.vllm.models import COLUMNS as MODEL_COLUMNS
 from engines.vllm.models import KEYS, ModelVariant, described, verdict
 from engines.vllm.session import make_engine, measure_engine, run_session
+from engines.vllm.workers import worker_counts
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
 
 RANKS = 2
@@ -48,7 +50,14 @@ def numbers_of(rank: int, count: int) -> list[int]:
 
 
 def run_rank(
-    rank: int, port: int, variant: ModelVariant, checkpoint: Path, count: int, out: Any
+    rank: int,
+    port: int,
+    variant: ModelVariant,
+    checkpoint: Path,
+    count: int,
+    out: Any,
+    make: Callable[[ModelVariant, Path], Any],
+    shift_lengths: Callable[[Any, int], None],
 ) -> None:
     """Run a rank's part of the load in this process, which is its own, and send its rows."""
     os.environ |= {
@@ -56,7 +65,7 @@ def run_rank(
         "VLLM_DP_SIZE": str(RANKS),
         "VLLM_DP_MASTER_PORT": str(port),
     }
-    llm = make_engine(variant, checkpoint)
+    llm = make(variant, checkpoint)
     prompts, lengths = compare_load(count)
     numbers = numbers_of(rank, count)
     load = [prompts[number] for number in numbers], [lengths[number] for number in numbers]
@@ -68,23 +77,35 @@ def run_rank(
         step()
 
     core.execute_dummy_batch = counted
-    rows = measure_engine(llm, variant, load)
+    rows = measure_engine(llm, variant, load, shift_lengths)
     # Each load has as many.
     loads = max(len(rows), 1 + ("synchronisations_of_second_load" in rows[0]))
     out.send([{**row, "dummy_steps": len(dummies) / loads} for row in rows])
 
 
 def run_ranks(
-    variant: ModelVariant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
+    variant: ModelVariant,
+    checkpoint: Path,
+    count: int,
+    make: Callable[[ModelVariant, Path], Any] = make_engine,
+    shift_lengths: Callable[[Any, int], None] = worker_counts.shift_lengths,
 ) -> list[dict[str, Any]]:
-    """Run all ranks of a variant, and return its row and that of the control where it has one."""
+    """Run all ranks of a variant, and return its row and that of the control where it has one.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        count: Number of sequences.
+        make: Creates the engine of a rank.
+        shift_lengths: Changes the key lengths in the steps of a worker, for the control.
+    """
     from vllm.utils.network_utils import get_open_port
 
     context = multiprocessing.get_context("fork")
     port, found = get_open_port(), []
     for rank in range(RANKS):
         receive, send = context.Pipe(duplex=False)
-        given = (rank, port, variant, checkpoint, count, send)
+        given = (rank, port, variant, checkpoint, count, send, make, shift_lengths)
         context.Process(target=run_rank, args=given).start()
         send.close()
         found.append(receive)
@@ -138,7 +159,7 @@ def run_apart(
     checkpoint = folder / variant.model
     if not checkpoint.exists():
         write_model(variant, checkpoint)
-    call = functools.partial(run_ranks, variant, checkpoint, options.sequences, rows)
+    call = functools.partial(run_ranks, variant, checkpoint, options.sequences)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]
         call = functools.partial(judgements, rows, dtype, checkpoint, options.sequences)
