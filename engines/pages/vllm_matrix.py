@@ -136,7 +136,7 @@ SESSIONS = {
     "vllm-graphs.json": of_graphs,
     "vllm-models*.json": of_models,
     "vllm-next.json": of_next,
-    "vllm-next-[dlm]*.json": of_next,
+    "vllm-next-[dilm]*.json": of_next,
     "vllm-next-ranks.json": of_next,
     "vllm-next-runner-v2.json": functools.partial(of_next, runner=", model runner v2"),
 }
