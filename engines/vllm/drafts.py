@@ -150,22 +150,18 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     ]
 
 
-def write_checkpoints(variant: ModelVariant, folder: Path) -> Path:
-    """Write the model of a variant and its draft, unless they exist; return that of the model."""
-    method = method_of(variant)
-    checkpoint = folder / method / "checkpoint"
-    if not checkpoint.exists():
-        import torch
-        from engines.models import tiny_deepseek, tiny_eagle3
+def write_checkpoints(variant: ModelVariant, checkpoint: Path) -> None:
+    """Write the model of a variant, and its draft beside it or into it."""
+    import torch
+    from engines.models import tiny_deepseek, tiny_eagle3
 
-        checkpoint.parent.mkdir()
-        write_model(variant, checkpoint)
-        if method == "eagle3":
-            draft = checkpoint.with_name("draft")
-            tiny_eagle3.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
-        elif method == "mtp":
-            tiny_deepseek.add_draft(checkpoint, dtype=torch.bfloat16)
-    return checkpoint
+    method = method_of(variant)
+    write_model(variant, checkpoint)
+    if method == "eagle3":
+        draft = checkpoint.with_name("draft")
+        tiny_eagle3.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
+    elif method == "mtp":
+        tiny_deepseek.add_draft(checkpoint, dtype=torch.bfloat16)
 
 
 def run_apart(
@@ -176,7 +172,10 @@ def run_apart(
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
-    checkpoint = write_checkpoints(variant, folder)
+    checkpoint = folder / method_of(variant) / "checkpoint"
+    if not checkpoint.exists():
+        checkpoint.parent.mkdir()
+        write_checkpoints(variant, checkpoint)
     call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]

@@ -15,7 +15,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
-from engines.running.forked_variant import run_forked
 from engines.running.session_rows import (
     beside_stock,
     find_errors,
@@ -32,7 +31,7 @@ from engines.vllm.drafts import (
     speculation,
     write_checkpoints,
 )
-from engines.vllm.models import KEYS, ModelVariant, described
+from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of, worker_of
 from engines.vllm.workers import worker_drafts
 from engines.vllm_next import stand_ins
@@ -41,6 +40,7 @@ from engines.vllm_next.session import (
     graphs_of,
     is_full_step,
     measure_steps,
+    run_apart,
     shift_graphs,
     start_engine,
 )
@@ -54,9 +54,7 @@ COLUMNS = {"accepted": "", **SESSION_COLUMNS}
 COMPARED = ("preempted", "full_steps", "accepted", "replays")
 
 
-def run_tokens(
-    variant: ModelVariant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load and return the variant's row; with ours, also those of the controls."""
     method = method_of(variant)
     given = {"speculative_config": speculation(method, checkpoint)}
@@ -88,7 +86,7 @@ def measure_drafts(llm: Any, variant: ModelVariant, count: int, *, drafts: bool)
     )
     if drafts:
         row["drafts"] = worker_drafts.end_keeping(worker_of(llm))
-    return row | described(variant) | {"accepted": sum(accepted)}
+    return row | {"accepted": sum(accepted)}
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -129,27 +127,14 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     ]
 
 
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, and return its rows."""
-    checkpoint = write_checkpoints(variant, folder)
-    call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
-    log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    return run_forked(call, described(variant), log)
-
-
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-next-drafts", __doc__)
     parser.add_argument("--methods", nargs="*", default=list(TRIED), choices=METHODS)
     options = parser.parse_args()
     variants = choose_variants(options)
-    return run_session(variants, options, run_apart, COLUMNS, verdict, prepare=stand_ins.prepare)
+    run = functools.partial(run_apart, load=run_tokens, write=write_checkpoints)
+    return run_session(variants, options, run, COLUMNS, verdict, prepare=stand_ins.prepare)
 
 
 if __name__ == "__main__":

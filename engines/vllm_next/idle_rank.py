@@ -10,46 +10,20 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engines.models.tiny_models import write_model
-from engines.running.forked_variant import run_forked
 from engines.running.session_run import make_parser
 from engines.vllm.idle_rank import COLUMNS, LONGEST_SECONDS, RANKS, run_ranks
-from engines.vllm.models import KEYS, ModelVariant, described
+from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import run_session
 from engines.vllm_next import ranks, stand_ins
-from engines.vllm_next.session import shift_worker, start_engine
-
-if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
+from engines.vllm_next.session import run_apart, shift_worker, start_engine
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
     """Return the failures; empty if all is right."""
     idle = [row for row in rows if "tokens" in row and row["dummy_steps"] == 0]
     return ranks.verdict(rows) + [f"{row['name']}: no rank was idle" for row in idle]
-
-
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in processes forked from this one, and return its rows."""
-    del rows
-    checkpoint = folder / variant.model
-    if not checkpoint.exists():
-        write_model(variant, checkpoint)
-    make = functools.partial(start_engine, install=stand_ins.install)
-    call = functools.partial(
-        run_ranks, variant, checkpoint, options.sequences, make=make, shift_lengths=shift_worker
-    )
-    log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    return run_forked(call, described(variant), log, LONGEST_SECONDS)
 
 
 def main() -> int:
@@ -67,10 +41,12 @@ def main() -> int:
         )
         for name in ("stock", "ours")
     ]
+    make = functools.partial(start_engine, install=stand_ins.install)
+    load = functools.partial(run_ranks, make=make, shift_lengths=shift_worker)
     return run_session(
         variants,
         options,
-        run_apart,
+        functools.partial(run_apart, load=load, limit=LONGEST_SECONDS),
         COLUMNS,
         find_wrong,
         prepare=stand_ins.prepare,

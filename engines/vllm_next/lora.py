@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from engines.load.adapter_load import ADAPTERS, adapter_of, write_adapters
 from engines.load.decode_load import compare_load
 from engines.models.tiny_models import write_model
-from engines.running.forked_variant import run_forked
 from engines.running.session_run import make_parser
 from engines.vllm.lora import names_of
-from engines.vllm.models import KEYS, ModelVariant, described
+from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of
 from engines.vllm.without_device import lora_kernels
 from engines.vllm_next import stand_ins
@@ -28,12 +27,12 @@ from engines.vllm_next.session import (
     is_full_step,
     measure_steps,
     measure_with_control,
+    run_apart,
     start_engine,
     verdict,
 )
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
 
@@ -66,25 +65,13 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
     )
     rows = measure_with_control(llm, measure)
     del kept
-    return [row | described(variant) | {"name": row["name"]} for row in rows]
+    return rows
 
 
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, and return its rows."""
-    del rows
-    checkpoint = folder / "model"
-    if not checkpoint.exists():
-        write_model(variant, checkpoint)
-        write_adapters(checkpoint)
-    call = functools.partial(run_tokens, variant, checkpoint, options.sequences)
-    log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    return run_forked(call, described(variant), log)
+def write_checkpoints(variant: ModelVariant, checkpoint: Path) -> None:
+    """Write the model of a variant and its adapters."""
+    write_model(variant, checkpoint)
+    write_adapters(checkpoint)
 
 
 def main() -> int:
@@ -102,7 +89,8 @@ def main() -> int:
         )
         for name in ("stock", "ours")
     ]
-    return run_session(variants, options, run_apart, COLUMNS, verdict, prepare=stand_ins.prepare)
+    run = functools.partial(run_apart, load=run_tokens, write=write_checkpoints)
+    return run_session(variants, options, run, COLUMNS, verdict, prepare=stand_ins.prepare)
 
 
 if __name__ == "__main__":

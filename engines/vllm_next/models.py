@@ -14,13 +14,11 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from engines.models.tiny_models import write_model
-from engines.running.forked_variant import run_forked
 from engines.running.session_run import make_parser
-from engines.vllm.models import KEYS, PAGED_SIZES, ModelVariant, described
+from engines.vllm.models import KEYS, PAGED_SIZES, ModelVariant
 from engines.vllm.session import run_session
 from engines.vllm_next import stand_ins
-from engines.vllm_next.session import COLUMNS, compare_logprobs, run_load, verdict
+from engines.vllm_next.session import COLUMNS, run_apart, run_load, verdict
 
 if TYPE_CHECKING:
     import argparse
@@ -39,10 +37,9 @@ RUNS = (
 )
 
 
-def run_model(variant: ModelVariant, *given: Any) -> list[dict[str, Any]]:
+def run_model(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    rows = run_load(variant, *given, install=functools.partial(install_for, variant))
-    return [row | described(variant) | {"name": row["name"]} for row in rows]
+    return run_load(variant, checkpoint, count, functools.partial(install_for, variant))
 
 
 def install_for(variant: ModelVariant) -> None:
@@ -70,24 +67,6 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     ]
 
 
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, and return its rows."""
-    checkpoint = folder / variant.model
-    if not checkpoint.exists():
-        write_model(variant, checkpoint)
-    call = functools.partial(run_model, variant, checkpoint, options.sequences, rows)
-    log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    made = run_forked(call, described(variant), log)
-    compare_logprobs([*rows, *made])
-    return made
-
-
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-next-models", __doc__)
@@ -95,7 +74,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS")
     options = parser.parse_args()
     variants = choose_variants(options)
-    return run_session(variants, options, run_apart, COLUMNS, verdict, prepare=stand_ins.prepare)
+    run = functools.partial(run_apart, load=run_model)
+    return run_session(variants, options, run, COLUMNS, verdict, prepare=stand_ins.prepare)
 
 
 if __name__ == "__main__":

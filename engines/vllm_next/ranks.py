@@ -14,8 +14,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
-from engines.models.tiny_models import write_model
-from engines.running.forked_variant import run_forked
 from engines.running.session_rows import (
     beside_stock,
     find_errors,
@@ -24,15 +22,14 @@ from engines.running.session_rows import (
 )
 from engines.running.session_run import make_parser
 from engines.vllm.graphs import PLUGINS
-from engines.vllm.models import COLUMNS, KEYS, ModelVariant, described
+from engines.vllm.models import COLUMNS, KEYS, ModelVariant
 from engines.vllm.ranks import LONGEST_SECONDS, RANKS
 from engines.vllm.session import measure_engine, run_session
 from engines.vllm_next import context_parallel, stand_ins
 from engines.vllm_next.models import install_for
-from engines.vllm_next.session import shift_worker, start_engine
+from engines.vllm_next.session import run_apart, shift_worker, start_engine
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
 MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP", "DeepSeek, DCP")
@@ -41,8 +38,7 @@ MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP", "DeepSeek, DCP")
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
     llm = start_engine(variant, checkpoint, functools.partial(install_for_ranks, variant))
-    rows = measure_engine(llm, variant, compare_load(count), shift_worker)
-    return [row | described(variant) | {"name": row["name"]} for row in rows]
+    return measure_engine(llm, variant, compare_load(count), shift_worker)
 
 
 def install_for_ranks(variant: ModelVariant) -> None:
@@ -64,23 +60,6 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             expected["synchronisations"] = theirs["synchronisations"] - theirs["full_steps"]
             wrong += find_unexpected(row, what, expected)
     return wrong
-
-
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, which starts the ranks; return its rows."""
-    del rows
-    checkpoint = folder / variant.model
-    if not checkpoint.exists():
-        write_model(variant, checkpoint)
-    call = functools.partial(run_tokens, variant, checkpoint, options.sequences)
-    log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    return run_forked(call, described(variant), log, LONGEST_SECONDS)
 
 
 def main() -> int:
@@ -105,7 +84,7 @@ def main() -> int:
     return run_session(
         variants,
         options,
-        run_apart,
+        functools.partial(run_apart, load=run_tokens, limit=LONGEST_SECONDS),
         COLUMNS,
         verdict,
         prepare=stand_ins.prepare,

@@ -12,8 +12,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
-from engines.models.tiny_models import write_model
-from engines.running.forked_variant import run_forked
 from engines.running.session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -23,25 +21,21 @@ from engines.running.session_rows import (
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
-from engines.vllm.models import ModelVariant, described
+from engines.vllm.models import ModelVariant
 from engines.vllm.session import generate, run_session, runner_of
 from engines.vllm_next import stand_ins, stand_ins_v2
 from engines.vllm_next.session import (
     COUNTED,
+    KEYS,
     measure_steps,
     measure_with_control,
+    run_apart,
     start_engine,
 )
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "stock": {"worker": False},
-    "off": {},
-    "ours": {"key": True},
-}
 # What runs, by model.
 RUNS = {"Qwen3": ("stock", "off", "ours"), "DeepSeek": ("stock", "ours")}
 SAME = ("preempted", "full_steps", "replays", "waits_in_full_steps", "synchronisations")
@@ -60,8 +54,7 @@ def run_load(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[s
         step=(manager, "run_fullgraph"),
         is_full=lambda: True,
     )
-    rows = measure_with_control(llm, measure)
-    return [row | described(variant) | {"name": row["name"]} for row in rows]
+    return measure_with_control(llm, measure)
 
 
 def install_for(variant: ModelVariant) -> None:
@@ -82,23 +75,6 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
-def run_apart(
-    variant: ModelVariant,
-    number: int,
-    rows: list[dict[str, Any]],
-    options: argparse.Namespace,
-    folder: Path,
-) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, and return its rows."""
-    del rows
-    checkpoint = folder / variant.model
-    if not checkpoint.exists():
-        write_model(variant, checkpoint)
-    call = functools.partial(run_load, variant, checkpoint, options.sequences)
-    log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    return run_forked(call, described(variant), log)
-
-
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-next-runner-v2", __doc__)
@@ -110,7 +86,7 @@ def main() -> int:
             dtype="bfloat16",
             num_layers=options.layers,
             model=model,
-            **VARIANTS[name],
+            **KEYS[name],
         )
         for model in options.models
         for name in RUNS[model]
@@ -118,7 +94,7 @@ def main() -> int:
     return run_session(
         variants,
         options,
-        run_apart,
+        functools.partial(run_apart, load=run_load),
         COLUMNS,
         verdict,
         prepare=stand_ins.prepare,

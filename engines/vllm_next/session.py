@@ -17,6 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
+from engines.models.tiny_models import write_model
 from engines.running.forked_variant import run_forked
 from engines.running.session_rows import (
     DESCRIBED,
@@ -27,6 +28,8 @@ from engines.running.session_rows import (
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
+from engines.vllm.models import KEYS as model_keys  # noqa: N811
+from engines.vllm.models import ModelVariant, described
 from engines.vllm.session import (
     Variant,
     count_preemptions,
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COUNTED = ("replays", "task_updates", "synchronisations")
+# As in the sessions of the stable release, and that release's worker without the key.
+KEYS = {**model_keys, "off": {}}
 COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys(("preempted", "full_steps", "waits_in_full_steps", *COUNTED), ""),
@@ -66,10 +71,9 @@ def start_engine(
         install: Replaces what the simulator cannot run.
         options: Of the engine, besides those of `engines.vllm.session.make_engine`.
     """
-    dtype, _, _mode = variant.dtype.partition(", ")
     # This release rejects our key in its configuration.
     os.environ["VLLM_NPU_GRAPH"] = json.dumps(variant.key)
-    own = dataclasses.replace(variant, dtype=dtype, key=None)
+    own = dataclasses.replace(variant, key=None)
     return make_engine(own, checkpoint, install=install, **options)
 
 
@@ -77,8 +81,6 @@ def run_load(
     variant: Variant,
     checkpoint: Path,
     count: int,
-    _rows: list[dict[str, Any]],
-    *,
     install: Callable[[], None] = stand_ins.install,
 ) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
@@ -270,43 +272,56 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
-def choose_variants(options: argparse.Namespace) -> list[Variant]:
+def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants selected by the options."""
-    names: dict[str, dict[str, Any]] = {
-        "stock": {"worker": False},
-        "off": {},
-        "ours": {"key": True},
-    }
-    chosen = [
-        ("bfloat16", "FULL_DECODE_ONLY", tuple(names)),
-        ("bfloat16, FULL_AND_PIECEWISE", "FULL_AND_PIECEWISE", ("stock", "ours")),
-    ]
+    chosen = {"FULL_DECODE_ONLY": ("stock", "off", "ours"), "FULL_AND_PIECEWISE": ("stock", "ours")}
     return [
-        Variant(name=name, dtype=dtype, num_layers=options.layers, mode=mode, **names[name])
-        for dtype, mode, those in chosen
-        for name in those
+        ModelVariant(
+            name=name,
+            dtype="bfloat16",
+            num_layers=options.layers,
+            mode=mode,
+            model="Qwen3",
+            **KEYS[name],
+        )
+        for mode, names in chosen.items()
+        for name in names
     ]
 
 
 def run_apart(
-    variant: Variant,
+    variant: ModelVariant,
     number: int,
     rows: list[dict[str, Any]],
     options: argparse.Namespace,
     folder: Path,
     *,
     load: Callable[..., list[dict[str, Any]]] = run_load,
+    write: Callable[[ModelVariant, Path], None] = write_model,
+    limit: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Run a variant in a process forked from this one, and return its rows."""
-    import torch
-    from engines.models.tiny_qwen3 import write_checkpoint
+    """Run a variant in a process forked from this one, and return its rows.
 
-    checkpoint = folder / f"{variant.num_layers}"
+    Args:
+        variant: Of the session.
+        number: Of the variant, in the name of the log.
+        rows: Of the variants before.
+        options: Of the session.
+        folder: Of the checkpoints.
+        load: Runs the load, given the variant, the checkpoint and the number of sequences.
+        write: Writes the checkpoint of a variant.
+        limit: Seconds; None for no limit.
+    """
+    checkpoint = folder / f"{variant.model}-{variant.num_layers}" / "checkpoint"
     if not checkpoint.exists():
-        write_checkpoint(checkpoint, num_layers=variant.num_layers, dtype=torch.bfloat16)
-    call = functools.partial(load, variant, checkpoint, options.sequences, rows)
+        checkpoint.parent.mkdir()
+        write(variant, checkpoint)
+    call = functools.partial(load, variant, checkpoint, options.sequences)
     log = options.out.with_name(f"{options.out.stem}-{number}.log")
-    made = run_forked(call, describe(variant), log)
+    made = [
+        row | described(variant) | {"name": row["name"]}
+        for row in run_forked(call, described(variant), log, limit)
+    ]
     if all("logprobs" in row for row in (*rows, *made)):
         compare_logprobs([*rows, *made])
     return made

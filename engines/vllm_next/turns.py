@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from engines.running.session_rows import find_wrong
 from engines.running.session_run import make_parser
-from engines.vllm.session import Side, StepStopwatch, Variant, measure_turns, run_session, runner_of
+from engines.vllm.models import ModelVariant
+from engines.vllm.session import Side, StepStopwatch, measure_turns, run_session, runner_of
 from engines.vllm_next import stand_ins
 from engines.vllm_next.session import COLUMNS, run_apart, start_engine
 
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def run_turns(
-    variant: Variant, checkpoint: Path, _count: int, _rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def run_turns(variant: ModelVariant, checkpoint: Path, _count: int) -> list[dict[str, Any]]:
     """Decode with the engine's updates and with ours in turns; return a row for each."""
     os.environ["CANN_SIM_KERNELS"] = "null"
     llm = start_engine(variant, checkpoint, stand_ins.install)
@@ -81,9 +80,10 @@ def main() -> int:
     parser.set_defaults(timed_layers=[28], timed_sequences=[4, 8, 16])
     options = parser.parse_args()
     variants = [
-        Variant(
+        ModelVariant(
             name="turns",
             dtype="bfloat16",
+            model="Qwen3",
             num_layers=layers,
             key=True,
             timed=tuple(options.timed_sequences),
