@@ -9,10 +9,7 @@ import torch
 
 from attn_update import UpdateLane
 from mode_matrix.layer_kinds.every_mode import (
-    assert_right,
     capture_and_compare,
-    drawn_modes,
-    run_every_kind,
 )
 from mode_matrix.layer_kinds.served_hybrid import HybridModel
 from mode_matrix.served_model import ModelSettings
@@ -35,11 +32,6 @@ WITHOUT_PREFILL_GRAPHS = {CompileMode.FULL, CompileMode.TORCHAIR, CompileMode.ME
 TOLERANCE = 0.1
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "mode" in metafunc.fixturenames:
-        metafunc.parametrize("mode", drawn_modes(metafunc.config), ids=lambda mode: mode.value)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hybrid")
@@ -54,17 +46,6 @@ def make(folder: Path, device: NpuDevice) -> Callable[[CompileMode], HybridModel
         return HybridModel(settings, mode.value, device=device, lane=UpdateLane(device))
 
     return make
-
-
-@pytest.fixture(scope="module")
-def eager(
-    make: Callable[[CompileMode], HybridModel], pytestconfig: pytest.Config
-) -> dict[StepKind, WorkloadResult]:
-    model = make(CompileMode.EAGER)
-    results = run_every_kind(model, pytestconfig.getoption("matrix_steps"))
-    assert_right(model, results, tolerance=TOLERANCE)
-    model.close()
-    return results
 
 
 def test_mode_equals_eager_and_keeps_states_of_others(

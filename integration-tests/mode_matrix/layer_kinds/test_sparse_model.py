@@ -15,10 +15,7 @@ from attn_update.kinds import DeviceLengthAttention
 from cann_sim.engine_kernels.vllm_ascend_sparse import register
 from mode_matrix.layer_kinds.every_mode import (
     KeptWorkload,
-    assert_right,
     capture_and_compare,
-    drawn_modes,
-    run_every_kind,
 )
 from mode_matrix.layer_kinds.served_sparse import ProducingDevice, ProducingLane, SparseModel
 from mode_matrix.served_model import KEYS, QUERIES, ModelSettings
@@ -42,11 +39,6 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:running a \w+ batch:RuntimeWarn
 TOLERANCE = 0.1
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "mode" in metafunc.fixturenames:
-        metafunc.parametrize("mode", drawn_modes(metafunc.config), ids=lambda mode: mode.value)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sparse")
@@ -63,17 +55,6 @@ def make(folder: Path, device: NpuDevice) -> Callable[[CompileMode], SparseModel
         return SparseModel(settings, mode.value, device=own, lane=ProducingLane(own))
 
     return make
-
-
-@pytest.fixture(scope="module")
-def eager(
-    make: Callable[[CompileMode], SparseModel], pytestconfig: pytest.Config
-) -> dict[StepKind, WorkloadResult]:
-    model = make(CompileMode.EAGER)
-    results = run_every_kind(model, pytestconfig.getoption("matrix_steps"))
-    assert_right(model, results, tolerance=TOLERANCE)
-    model.close()
-    return results
 
 
 def test_mode_equals_eager_and_keeps_caches_of_others(
