@@ -1,11 +1,12 @@
 """vLLM 0.30.0 and vllm-ascend 0.30.0rc2 on simulated CANN with speculative decoding.
 
 Run as ``cann-sim run -- python -m engines.vllm_next.drafts``. Drafts are found in earlier tokens
-(``ngram``), or made by an EAGLE-3 head of random weights (``eagle3``), whose steps the engine
-captures into one graph. `stock` is the engine alone; in `ours` the lane updates the graphs that
-verify and that of the draft. In `control` the steps that verify have key lengths that are one too
-small: other tokens. In `draft control` those of the draft have: since each draft is verified, the
-tokens are the same and the drafts are others. Rows go to build/engines/vllm-next-drafts.json.
+(``ngram``), or made by an EAGLE-3 head of random weights (``eagle3``) or a DeepSeek's own layer
+(``mtp``), whose steps the engine captures into one graph. `stock` is the engine alone; in `ours`
+the lane updates the graphs that verify and that of the draft. In `control` the steps that verify
+have key lengths that are one too small: other tokens. In `draft control` those of the draft have:
+since each draft is verified, the tokens are the same and the drafts are others. Rows go to
+build/engines/vllm-next-drafts.json.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from engines.vllm.drafts import (
 )
 from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of, worker_of
-from engines.vllm.workers import worker_drafts
+from engines.vllm.workers import worker_counts, worker_drafts
 from engines.vllm_next import stand_ins
+from engines.vllm_next.models import install_for
 from engines.vllm_next.session import COLUMNS as SESSION_COLUMNS
 from engines.vllm_next.session import (
     graphs_of,
@@ -42,6 +44,7 @@ from engines.vllm_next.session import (
     measure_steps,
     run_apart,
     shift_graphs,
+    shift_worker,
     start_engine,
 )
 
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-TRIED = ("ngram", "eagle3")
 COLUMNS = {"accepted": "", **SESSION_COLUMNS}
 COMPARED = ("preempted", "full_steps", "accepted", "replays")
 
@@ -58,16 +60,19 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
     """Run the load and return the variant's row; with ours, also those of the controls."""
     method = method_of(variant)
     given = {"speculative_config": speculation(method, checkpoint)}
-    llm = start_engine(variant, checkpoint, stand_ins.install, **given)
+    llm = start_engine(variant, checkpoint, functools.partial(install_for, variant), **given)
     measure = functools.partial(measure_drafts, llm, variant, count, drafts=method != "ngram")
     rows, runner = [measure()], runner_of(llm)
     if variant.name == "ours":
         update = runner.attention_update
         rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
-        if method != "ngram":
+        if method == "mtp":
+            worker_counts.shift_draft_lengths(worker_of(llm), -1)
+        elif method == "eagle3":
             shift_graphs(graphs_of(runner.drafter._runnable), -1)
+        if method != "ngram":
             rows.append(measure() | {"name": "draft control"})
-        shift_graphs(graphs_of(runner.model), -1)
+        shift_worker(worker_of(llm), -1)
         rows.append(measure() | {"name": "control"})
     return rows
 
@@ -130,7 +135,7 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-next-drafts", __doc__)
-    parser.add_argument("--methods", nargs="*", default=list(TRIED), choices=METHODS)
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     options = parser.parse_args()
     variants = choose_variants(options)
     run = functools.partial(run_apart, load=run_tokens, write=write_checkpoints)

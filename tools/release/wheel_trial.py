@@ -153,6 +153,8 @@ class Trial:
     def _run_programs(self, environment: Environment, programs: list[Program]) -> None:
         folder = self.folder / "programs"
         folder.mkdir(exist_ok=True)
+        # A program that pytest runs must not get the settings of the repository around it.
+        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         for program in programs:
             (folder / "example.py").write_text(program.text, encoding="utf-8")
             command = program.command or "python example.py"

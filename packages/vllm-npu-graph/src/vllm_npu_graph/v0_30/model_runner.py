@@ -13,6 +13,7 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
+from vllm_npu_graph.recording.draft_update import DraftUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
-# Methods of drafting that were tested.
-_DRAFTS = ("ngram", "eagle3")
+# Methods of drafting that were tested, without latent attention and with it.
+_DRAFTS = (("ngram", "eagle3"), ("mtp",))
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
@@ -38,7 +39,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         super().__init__(vllm_config, device)
         self.model: Any
         self.attention_update: AdoptedGraphs | AttentionUpdate | None = None
-        self.draft_update: AdoptedGraphs | None = None
+        self.draft_update: AdoptedGraphs | DraftUpdate | None = None
         self._options = options
         if options.graphs:
             _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
@@ -53,15 +54,12 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
         lane = open_lane(NpuDevice(self.device.index or 0), self._options)
-        given = _arguments(self.model)
         if use_updatable_graph(self.attn_backend):
             adopted = self.attention_update = AdoptedGraphs(lane)
-            self.model = LaneGraphWrapper(adopted=adopted, **given)
+            self.model = LaneGraphWrapper(adopted=adopted, **_arguments(self.model))
             self._adopt_draft(lane)
         else:
-            layers = find_layers(self.compilation_config)
-            update = self.attention_update = record_layers(layers, lane)
-            self.model = RecordedGraphs(update=update, **given)
+            self._record_layers(lane)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
 
@@ -70,16 +68,34 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
         drafts = self.speculative_config
-        if drafts is not None and (drafts.method not in _DRAFTS or drafts.parallel_drafting):
+        if drafts is not None and (
+            drafts.method not in _DRAFTS[self.model_config.use_mla] or drafts.parallel_drafting
+        ):
             return f"drafts by {drafts.method}, or all at once, were not tested"
         has_parts = parallel.decode_context_parallel_size > 1
         if parallel.prefill_context_parallel_size > 1 or (has_parts and drafts is not None):
             return "attention under PCP, and drafts under DCP, were not tested"
         if self.enable_enpu:
             return "the engine orders updates by itself (ENPU_ENABLE)"
-        if use_updatable_graph(self.attn_backend):
-            return None
-        return find_uncovered(self.compilation_config)
+        is_recorded = not use_updatable_graph(self.attn_backend)
+        if is_recorded and drafts is not None and parallel.data_parallel_size > 1:
+            return "a rank without a sequence gives its draft's steps other metadata"
+        return find_uncovered(self.compilation_config) if is_recorded else None
+
+    def _record_layers(self, lane: UpdateLane) -> None:
+        """Let the lane update launches that the model's layers, and the draft's, record."""
+        layers = find_layers(self.compilation_config)
+        drafts = self.speculative_config
+        names = () if drafts is None else self.drafter.attn_layer_names
+        drafted = {name: layers.pop(name) for name in names}
+        update = self.attention_update = AttentionUpdate(lane, layers)
+        record_layers(layers, update)
+        self.model = RecordedGraphs(update=update, **_arguments(self.model))
+        draft = self.drafter._runnable if drafted else None  # noqa: SLF001 - the engine's drafter
+        if isinstance(draft, ACLGraphWrapper):
+            made = self.draft_update = DraftUpdate(lane, drafted, drafts.num_speculative_tokens)
+            record_layers(drafted, made)
+            self.drafter._runnable = RecordedGraphs(update=made, **_arguments(draft))  # noqa: SLF001
 
     def _adopt_draft(self, lane: UpdateLane) -> None:
         """Let the lane also update the draft's graph: the engine's way needs the model's waits."""

@@ -13,6 +13,7 @@ from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
+from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.recorded_graph_manager import RecordedGraphManager
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from vllm_npu_graph.options import Options
-    from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
@@ -54,7 +54,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             self.cudagraph_manager = _LaneGraphManager(self.cudagraph_manager, adopted)
         else:
             layers = find_layers(self.compilation_config)
-            update = self.attention_update = record_layers(layers, lane)
+            update = self.attention_update = AttentionUpdate(lane, layers)
+            record_layers(layers, update)
             self.cudagraph_manager = RecordedGraphManager(self.cudagraph_manager, update)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)

@@ -9,7 +9,7 @@ from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaDCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
 from attn_update.kinds import FIA_V1, FIA_V2, LatentAttention
-from vllm_npu_graph.recording.attention_update import AttentionUpdate, read_latent
+from vllm_npu_graph.recording.attention_update import read_latent
 from vllm_npu_graph.recording.recorded_layer import RecordedLayer
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from attn_update import UpdateLane
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 
 class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
@@ -26,7 +26,12 @@ class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
     def _forward_decode(self, *given: Any) -> torch.Tensor:
         """Run one launch; returns [tokens, heads * size of a value]."""
         *_, attn_metadata = given
-        with self._recording(LatentAttention(family=FIA_V2), attn_metadata, read_latent):
+        # Steps that draft, or verify drafts, have tables of their own.
+        speculates = bool(self.speculative_config)
+        kind = LatentAttention(
+            family=FIA_V2, rebind_block_table=speculates, allows_fewer_sequences=speculates
+        )
+        with self._recording(kind, attn_metadata, read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
@@ -61,14 +66,12 @@ def find_uncovered(compilation_config: Any) -> str | None:
     return None
 
 
-def record_layers(layers: Mapping[str, Any], lane: UpdateLane) -> AttentionUpdate:
-    """Replace the attention of all layers by one that is recorded.
+def record_layers(layers: Mapping[str, Any], update: AttentionUpdate) -> None:
+    """Replace the attention of layers by one that is recorded.
 
     Args:
         layers: From `find_layers`; all have to be covered.
-        lane: Of the device.
+        update: Records them.
     """
-    update = AttentionUpdate(lane, layers)
     for name, layer in layers.items():
         layer.impl = _RECORDED[type(layer.impl)](layer.impl, name, update)
-    return update
