@@ -373,6 +373,11 @@ def run_turns(
     llm = make_engine(variant, checkpoint)
     runner = runner_of(llm)
     sides = make_sides(runner)
+    return measure_turns(llm, variant, sides, watch_updates(runner, sides))
+
+
+def watch_updates(runner: Any, sides: list[Side]) -> StepStopwatch:
+    """Return a watch of the updates of sides from `make_sides`."""
     watch = StepStopwatch(runner)
     watch.wrap(runner, "_update_full_graph_params_if_needed", "update")
     for side in sides:
@@ -380,7 +385,7 @@ def run_turns(
             # Before the replay, and after it.
             watch.wrap(side.update, "begin", "update")
             watch.wrap(side.update, "finish", "update")
-    return measure_turns(llm, variant, sides, watch)
+    return watch
 
 
 def measure_turns(

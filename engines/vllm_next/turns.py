@@ -2,9 +2,10 @@
 
 Run as ``cann-sim run -- python -m engines.vllm_next.turns``. One engine decodes with kernels that
 do nothing; in each turn its graphs are those that the engine updates, or those that our lane
-updates. The time of an update is that of ``_updatable_graph_replay`` without the replay inside it:
-reading the metadata of the step, and issuing the updates of all layers. The engine's wait before
-each replay is not part of it. Rows go to build/engines/vllm-next-turns.json.
+updates: for FIA, for ATB's paged attention and for latent attention (MLA). The time of an update is
+that of reading the metadata of the step and issuing the updates of all layers, without the replay
+(which is inside ``_updatable_graph_replay``, except for MLA). The engine's wait before each replay
+is not part of it. Rows go to build/engines/vllm-next-turns.json.
 """
 
 from __future__ import annotations
@@ -17,20 +18,36 @@ from typing import TYPE_CHECKING, Any
 from engines.running.session_rows import find_wrong
 from engines.running.session_run import make_parser
 from engines.vllm.models import ModelVariant
-from engines.vllm.session import Side, StepStopwatch, measure_turns, run_session, runner_of
+from engines.vllm.session import (
+    Side,
+    StepStopwatch,
+    make_sides,
+    measure_turns,
+    run_session,
+    runner_of,
+    watch_updates,
+)
 from engines.vllm_next import stand_ins
+from engines.vllm_next.models import install_for
 from engines.vllm_next.session import COLUMNS, run_apart, start_engine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+MODELS = ("Qwen3", "Qwen3, paged attention", "DeepSeek")
+
 
 def run_turns(variant: ModelVariant, checkpoint: Path, _count: int) -> list[dict[str, Any]]:
     """Decode with the engine's updates and with ours in turns; return a row for each."""
+    from vllm_npu_graph.recording.attention_update import AttentionUpdate
+
     os.environ["CANN_SIM_KERNELS"] = "null"
-    llm = start_engine(variant, checkpoint, stand_ins.install)
+    llm = start_engine(variant, checkpoint, functools.partial(install_for, variant))
     runner = runner_of(llm)
-    watch, sides = StepStopwatch(runner), make_sides(runner)
+    if isinstance(runner.attention_update, AttentionUpdate):
+        sides = make_sides(runner)
+        return measure_turns(llm, variant, sides, watch_updates(runner, sides))
+    watch, sides = StepStopwatch(runner), make_adopted_sides(runner)
     for side in sides:
         watch.wrap(side.model, "_updatable_graph_replay", "update")
         for entry in side.model.concrete_aclgraph_entries.values():
@@ -45,7 +62,7 @@ def find_replayed(graph: Any) -> Any:
     return graph._updates._updatable._graph if isinstance(graph, LaneGraph) else graph
 
 
-def make_sides(runner: Any) -> list[Side]:
+def make_adopted_sides(runner: Any) -> list[Side]:
     """Return the sides of an engine that has ours, all of which have captured their graphs."""
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
@@ -78,16 +95,19 @@ def main() -> int:
     """Run all variants; return 1 if one failed or a side was not timed."""
     parser = make_parser("vllm-next-turns", __doc__)
     parser.set_defaults(timed_layers=[28], timed_sequences=[4, 8, 16])
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
     options = parser.parse_args()
     variants = [
         ModelVariant(
             name="turns",
             dtype="bfloat16",
-            model="Qwen3",
+            model=model,
             num_layers=layers,
             key=True,
+            paged_sizes=tuple(options.timed_sequences) if "paged" in model else (),
             timed=tuple(options.timed_sequences),
         )
+        for model in options.models
         for layers in options.timed_layers
     ]
     return run_session(
