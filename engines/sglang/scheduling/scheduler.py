@@ -193,7 +193,7 @@ class Measured:
         shared = {"lanes": ours.lanes, "context": ours.context}
         classes["ours, captured"] = type("Captured", (CapturedDecodeBackend,), shared)
         if ours.updates.lane.updater != "kernels":
-            lanes = {"lanes": Lanes("kernels")}
+            lanes = {"lanes": Lanes("kernels", None)}
             classes["ours, kernels"] = type("Kernels", (UpdatedDecodeBackend,), lanes)
         for name, made in classes.items():
             runner.backend = self.sides[name] = made(runner)
