@@ -84,14 +84,15 @@ def run_load(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[s
     serve = functools.partial(serve_load, llm, count, has_logprobs=not is_v2)
     measure = functools.partial(measure_load, llm, variant, is_v2=is_v2, serve=serve)
     rows = [measure()]
-    if variant.key is None:
-        return rows
     worker = worker_of(llm)
+    if variant.mode == BOTH_MODES:
+        rows[0] |= worker_counts.describe_update(worker) or {}
+    if variant.name not in ("graphs", "both"):
+        return rows
     if variant.mode == PIECEWISE:
         for owner, name in steps_of(llm, variant.mode, is_v2=is_v2):
             shift_steps(owner, name)
     else:
-        rows[0] |= worker_counts.describe_update(worker) or {}
         shift_worker(worker, -1)
     return [*rows, measure() | {"name": "control"}]
 

@@ -21,7 +21,15 @@ from vllm.model_executor.offloader.base import get_offloader
 from vllm.utils.torch_utils import LayerName
 from vllm_ascend.compilation.breakable_aclgraph import BreakableACLGraphWrapper
 
-from npu_graph_runtime import GraphedCallable, KeptMemory, RunMode, runs_eagerly, weights_of
+from npu_graph_runtime import (
+    CaptureSession,
+    GraphedCallable,
+    GraphRuntimeError,
+    KeptMemory,
+    RunMode,
+    runs_eagerly,
+    weights_of,
+)
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.step_context import StepContext
 
@@ -43,7 +51,6 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
 
     Attributes:
         whole: As given.
-        step_context: Captures of PIECEWISE steps are made in its session.
     """
 
     def __init__(
@@ -57,13 +64,15 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
     ) -> None:
         super().__init__(runnable, vllm_config, **given)
         self.whole = whole
-        self.step_context = StepContext(piecewise=RunMode.BREAKABLE)
+        self._device = device
+        self._context = StepContext(piecewise=RunMode.BREAKABLE)
+        self._names: frozenset[str] = frozenset()  # of keyword arguments at capture
         self._graphed: GraphedCallable | None = None
         if device is not None:
             self._graphed = GraphedCallable(
                 self._run,
                 device=device,
-                context=self.step_context,
+                context=self._context,
                 run_mode=RunMode.BREAKABLE,
                 name="model",
                 weights=weights_of(runnable),
@@ -82,20 +91,63 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
             GraphRuntimeError: From npu-graph-runtime, in PIECEWISE steps: a capture failed, as at
                 an operator that needs a break and has none, or a replay would use other memory.
         """
-        if not is_forward_context_available():
-            return self.runnable(*args, **kwargs)
-        mode = get_forward_context().cudagraph_runtime_mode
-        if mode == CUDAGraphMode.FULL and self.whole is not None:
-            return self.whole(*args, **kwargs)
-        if mode == CUDAGraphMode.PIECEWISE and self._graphed is not None:
-            get_offloader().sync_prev_onload()
-            return self._graphed(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
+        whole = self.whole if is_forward_context_available() else None
+        if whole is None or get_forward_context().cudagraph_runtime_mode != CUDAGraphMode.FULL:
+            return super().__call__(*args, **kwargs)
+        return whole(*args, **kwargs)
+
+    def _capture(self, entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture the graph of a batch descriptor, and return its outputs."""
+        graphed = self._graphed_in_step()
+        if graphed is None:
+            return super()._capture(entry, args, kwargs)
+        get_offloader().sync_prev_onload()
+        outputs = graphed(*args, **kwargs)
+        entry.capture, self._names = graphed, frozenset(kwargs)
+        return outputs
+
+    def _replay(self, entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Replay the graph of a batch descriptor, and return its outputs."""
+        graphed = self._graphed_in_step()
+        if graphed is None:
+            return super()._replay(entry, args, kwargs)
+        get_offloader().sync_prev_onload()
+        # Model runner v2 passes None in steps for what it does not pass in captures.
+        kwargs = {
+            name: value
+            for name, value in kwargs.items()
+            if value is not None or name in self._names
+        }
+        return graphed(*args, **kwargs)
+
+    def _graphed_in_step(self) -> GraphedCallable | None:
+        """Return what runs this step, unless that is the engine's wrapper."""
+        is_broken = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE
+        return self._graphed if is_broken else None
 
     def set_attn_backend(self, backend: Any) -> None:
         """Pass on what the engine tells the wrapper of FULL steps."""
         if self.whole is not None and hasattr(self.whole, "set_attn_backend"):
             self.whole.set_attn_backend(backend)
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Allow captures in the block.
+
+        Raises:
+            GraphRuntimeError: From a capture; the engine puts it into an error without a type.
+        """
+        if self._device is None:
+            yield
+            return
+        try:
+            with CaptureSession(self._device, self._context, pool=self.graph_pool):
+                yield
+        except RuntimeError as error:
+            named = _find_named(error)
+            if named is None:
+                raise
+            raise named from named.__cause__
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in a capture."""
@@ -109,7 +161,7 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
         """Do what the engine's own wrapper does around a capture."""
         validate_cudagraph_capturing_enabled()
         set_graph_pool_id(self.graph_pool)
-        with _RuntimeBreaks(self.step_context):
+        with _RuntimeBreaks(self._context):
             yield
 
 
@@ -130,6 +182,13 @@ class _RuntimeBreaks(BreakableCUDAGraphCapture):  # type: ignore[misc]
         """Break the graph, and call a function here and at each replay."""
         function, layers = _named(fn)
         return runs_eagerly(self._context)(function)(*layers)
+
+
+def _find_named(error: BaseException | None) -> GraphRuntimeError | None:
+    """Return the error of npu-graph-runtime that an error was raised because of."""
+    while error is not None and not isinstance(error, GraphRuntimeError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _named(call: Callable[[], Any]) -> tuple[Callable[..., Any], tuple[str, ...]]:

@@ -6,13 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
-from vllm.platforms import current_platform
 from vllm_ascend.compilation.updatable_graph import ContextSource
 from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager, ModelWithContext
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 
-from npu_graph_runtime import CaptureSession, NpuDevice
+from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.released_entries import ReleasedEntries
@@ -74,8 +73,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         graphs = self.cudagraph_manager.breakable_cg_runner
         if not isinstance(graphs, BreakableGraphs):
             return super().capture_model(*args, **kwargs)  # type: ignore[no-any-return]
-        pool = current_platform.get_global_graph_pool()
-        with CaptureSession(self._npu, graphs.step_context, pool=pool):
+        with graphs.capturing():
             return super().capture_model(*args, **kwargs)  # type: ignore[no-any-return]
 
     def _take_breakable(self) -> None:
