@@ -1,14 +1,16 @@
 """Faults in breakable graphs of vllm-ascend's newest release: how its captures end, and how ours.
 
 Run as ``cann-sim run -- python -m engines.vllm_next.breaking.breakable_faults``. Each fault is put
-into an engine that captured its graphs: `stock` is the engine alone, `graphs` has our captures.
-Ours must end with the named error, whose message says where. Rows go to
+into an engine before its captures, or after them. `stock` is the engine alone, `graphs` has our
+captures. Ours must end with the named error, whose message says where. If nothing is raised, the
+tokens are compared with those of the same engine without its graphs. Rows go to
 build/engines/vllm-next-breakable-faults.json.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import sys
 from dataclasses import dataclass
@@ -41,7 +43,7 @@ class Fault:
 
     Attributes:
         damage: Puts it into a model runner.
-        captures: Whether the engine then captures its graphs again.
+        captures: Whether the engine captures its graphs with it.
         error: The error of ours.
         says: What its message matches.
     """
@@ -83,7 +85,9 @@ def move_input(runner: Any) -> None:
     run = runner._model_forward
 
     def forward(count: int, tokens: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return run(count, tokens.clone(), *args, **kwargs)
+        moved = tokens.clone()
+        tokens.zero_()
+        return run(count, moved, *args, **kwargs)
 
     runner._model_forward = forward
 
@@ -99,7 +103,7 @@ FAULTS = {
         damage=read_on_host,
         captures=True,
         error="IllegalWhileCapturingError",
-        says=rf"capturing model.*segment 2 \(behind {ATTENTION}",
+        says=rf"segment 2 \(behind {ATTENTION}\) of 'model'",
     ),
     "memory of a break": Fault(
         damage=keep_memory, captures=True, error="EagerSegmentError", says=f"that {ATTENTION} made"
@@ -116,24 +120,38 @@ FAULTS = {
 def run_fault(
     name: str, variant: ModelVariant, checkpoint: Path, count: int
 ) -> list[dict[str, Any]]:
-    """Serve, put a fault into the engine, serve again; return a row that says how that ended."""
+    """Put a fault into an engine and serve; return a row that says how that ended."""
     fault, load = FAULTS[name], compare_load(count)
-    llm = start_engine(variant, checkpoint, stand_ins.install)
-    runner, before = runner_of(llm), generate(llm, *load)
     try:
-        fault.damage(runner)
-        if fault.captures:
-            runner.model.clear_graphs()
-            runner.capture_model()
-        after = generate(llm, *load)
+        llm = start_engine(variant, checkpoint, functools.partial(install, fault))
+        runner = runner_of(llm)
+        if not fault.captures:
+            fault.damage(runner)
+        tokens = generate(llm, *load)
     except Exception as error:
         ended = f"{type(error).__name__}: {error}"
         is_named = type(error).__name__ == fault.error and bool(re.search(fault.says, str(error)))
     else:
-        pairs = [pair for a, b in zip(before, after, strict=True) for pair in zip(a, b)]  # noqa: B905
-        equal = sum(own == other for own, other in pairs)
-        ended, is_named = f"no error; {equal} of {len(pairs)} tokens as before", False
+        runner.model = runner.get_model()
+        both = zip(tokens, generate(llm, *load), strict=True)
+        pairs = [pair for own, other in both for pair in zip(own, other, strict=True)]
+        equal, is_named = sum(own == other for own, other in pairs), False
+        ended = f"no error; {equal} of {len(pairs)} tokens are those without graphs"
     return [{**described(variant, name), "ended": ended, "is_named": is_named}]
+
+
+def install(fault: Fault) -> None:
+    """Replace what the simulator cannot run; put a fault of captures in before them."""
+    stand_ins.install()
+    runner = importlib.import_module("vllm_ascend.worker.model_runner_v1").NPUModelRunner
+    capture = runner.capture_model
+
+    def capture_damaged(self: Any) -> Any:
+        fault.damage(self)
+        return capture(self)
+
+    if fault.captures:
+        runner.capture_model = capture_damaged
 
 
 def described(variant: ModelVariant, fault: str) -> dict[str, Any]:
