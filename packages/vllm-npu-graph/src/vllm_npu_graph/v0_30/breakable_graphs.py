@@ -36,6 +36,8 @@ from vllm_npu_graph.step_context import StepContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+
     from npu_graph_runtime import GraphDevice
 
 
@@ -51,6 +53,7 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
 
     Attributes:
         whole: As given.
+        step_context: Captures of PIECEWISE steps are made in its session.
     """
 
     def __init__(
@@ -59,20 +62,21 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
         vllm_config: Any,
         *,
         device: GraphDevice | None = None,
-        whole: Callable[..., Any] | None = None,
+        whole: ACLGraphWrapper | None = None,
         **given: Any,
     ) -> None:
         super().__init__(runnable, vllm_config, **given)
         self.whole = whole
-        self._device = device
-        self._context = StepContext(piecewise=RunMode.BREAKABLE)
+        if whole is not None:
+            self.set_attn_backend = whole.set_attn_backend  # which the engine calls
+        self.step_context = StepContext(piecewise=RunMode.BREAKABLE)
         self._names: frozenset[str] = frozenset()  # of keyword arguments at capture
         self._graphed: GraphedCallable | None = None
         if device is not None:
             self._graphed = GraphedCallable(
                 self._run,
                 device=device,
-                context=self._context,
+                context=self.step_context,
                 run_mode=RunMode.BREAKABLE,
                 name="model",
                 weights=weights_of(runnable),
@@ -125,30 +129,6 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
         is_broken = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE
         return self._graphed if is_broken else None
 
-    def set_attn_backend(self, backend: Any) -> None:
-        """Pass on what the engine tells the wrapper of FULL steps."""
-        if self.whole is not None and hasattr(self.whole, "set_attn_backend"):
-            self.whole.set_attn_backend(backend)
-
-    @contextmanager
-    def capturing(self) -> Iterator[None]:
-        """Allow captures in the block.
-
-        Raises:
-            GraphRuntimeError: From a capture; the engine puts it into an error without a type.
-        """
-        if self._device is None:
-            yield
-            return
-        try:
-            with CaptureSession(self._device, self._context, pool=self.graph_pool):
-                yield
-        except RuntimeError as error:
-            named = _find_named(error)
-            if named is None:
-                raise
-            raise named from named.__cause__
-
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in a capture."""
         result = self.runnable(*args, **kwargs)
@@ -161,8 +141,29 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
         """Do what the engine's own wrapper does around a capture."""
         validate_cudagraph_capturing_enabled()
         set_graph_pool_id(self.graph_pool)
-        with _RuntimeBreaks(self._context):
+        with _RuntimeBreaks(self.step_context):
             yield
+
+
+@contextmanager
+def capturing(graphs: BreakableGraphs, device: GraphDevice) -> Iterator[None]:
+    """Allow captures of PIECEWISE steps in the block.
+
+    Args:
+        graphs: Have a device.
+        device: Theirs.
+
+    Raises:
+        GraphRuntimeError: From a capture; the engine puts it into an error without a type.
+    """
+    try:
+        with CaptureSession(device, graphs.step_context, pool=graphs.graph_pool):
+            yield
+    except RuntimeError as error:
+        named = _find_named(error)
+        if named is None:
+            raise
+        raise named from named.__cause__
 
 
 class _RuntimeBreaks(BreakableCUDAGraphCapture):  # type: ignore[misc]

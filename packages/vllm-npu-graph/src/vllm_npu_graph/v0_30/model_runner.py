@@ -17,7 +17,7 @@ from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.recording.draft_update import DraftUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
-from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs
+from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
@@ -68,9 +68,9 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             GraphRuntimeError: With the key ``graphs``: the device refused a capture, or a graph
                 would use memory that does not stay.
         """
-        if not isinstance(self.model, BreakableGraphs):
+        if not isinstance(self.model, BreakableGraphs) or not self._options.graphs:
             return super().capture_model()  # type: ignore[no-any-return]
-        with self.model.capturing():
+        with capturing(self.model, self._npu):
             return super().capture_model()  # type: ignore[no-any-return]
 
     def _make_whole(self) -> ACLGraphWrapper | None:

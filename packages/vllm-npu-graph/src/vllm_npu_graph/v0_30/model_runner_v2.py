@@ -16,7 +16,7 @@ from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
-from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs
+from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
 from vllm_npu_graph.v0_30.recorded_graph_manager import RecordedGraphManager
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
@@ -73,7 +73,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         graphs = self.cudagraph_manager.breakable_cg_runner
         if not isinstance(graphs, BreakableGraphs):
             return super().capture_model(*args, **kwargs)  # type: ignore[no-any-return]
-        with graphs.capturing():
+        with capturing(graphs, self._npu):
             return super().capture_model(*args, **kwargs)  # type: ignore[no-any-return]
 
     def _take_breakable(self) -> None:
