@@ -56,7 +56,8 @@ OTHERS = {
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
     "with a TypeError on `repeat_interleave` of the engine's adapters",
     "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
-    "model runner v2: drafts, LoRA, graphs": "left to the engine, which the log says",
+    "model runner v2: drafts, LoRA, graphs that do not break": "left to the engine, which the log "
+    "says",
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
     "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",
@@ -120,6 +121,17 @@ def of_next(row: dict[str, Any], runner: str = "") -> dict[str, str]:
     }
 
 
+def of_breakable(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of engines/vllm_next/breaking/breakable.py."""
+    waits, steps = row["waits_in_full_steps"], row["full_steps"]
+    note = f"{waits} waits in {steps} steps; `stock` in PIECEWISE, where attention runs eagerly"
+    return {
+        "model": f"{row['model']}, breakable; vLLM 0.30.0",
+        "mode": row["mode"],
+        "note": note,
+    }
+
+
 SESSIONS = {
     **dict.fromkeys(
         (
@@ -137,6 +149,7 @@ SESSIONS = {
     "vllm-models*.json": of_models,
     "vllm-next.json": of_next,
     "vllm-next-[dilm]*.json": of_next,
+    "vllm-next-breakable.json": of_breakable,
     "vllm-next-ranks.json": of_next,
     "vllm-next-runner-v2.json": functools.partial(of_next, runner=", model runner v2"),
 }

@@ -15,7 +15,9 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from engines.running.process_group import run_group
@@ -23,24 +25,89 @@ from engines.running.session_run import ROOT
 from engines.vllm.graphs import PLUGINS
 from engines.vllm.without_device import stand_ins
 
-OUT = ROOT / "build" / "engines" / "vllm-own-tests.json"
-TESTS = ("tests/compile/test_graph_partition.py", "tests/v1/cudagraph/test_cudagraph_dispatch.py")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 PLATFORMS = {"stock": "ascend", "ours": "npu_graph"}
+FAILED = ("failure", "error")
 MOST_SECONDS = 540
 
 
-def run_tests(sources: Path, out: Path) -> int:
-    """Run the tests in this process, whose platform `VLLM_PLUGINS` names."""
-    kept = stand_ins.prepare()
-    import pytest
+def name_plugins(platform: str) -> dict[str, str]:
+    """Return the environment in which vLLM chooses a platform."""
+    others = [each for each in PLUGINS if each not in PLATFORMS.values()]
+    return {"VLLM_PLUGINS": ",".join([platform, *others])}
 
-    os.chdir(sources)
-    sys.path.insert(0, str(sources))
-    # The engine's conftest wants its models and services.
-    options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-o", "addopts="]
-    status = pytest.main([*options, f"--junitxml={out}", *TESTS])
-    del kept
-    return int(status)
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTests:
+    """vLLM's own tests of a release, which run once with the engine alone and once with ours.
+
+    Attributes:
+        name: Of the file of rows.
+        module: The module of the session.
+        source: The source distribution in build/engines.
+        tests: Files in it.
+        sides: Environment variables of each side.
+        prepare: Gets the side before its tests run; its result is kept alive.
+    """
+
+    name: str
+    module: str
+    source: str
+    tests: tuple[str, ...]
+    sides: Mapping[str, Mapping[str, str]]
+    prepare: Callable[[str], object]
+
+    def run(self, description: str | None) -> int:
+        """Run the tests on both sides; return 1 if one fails, or ends otherwise with ours."""
+        out = ROOT / "build" / "engines" / f"{self.name}.json"
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("--source", type=Path, default=out.with_name(self.source))
+        parser.add_argument("--run", help=argparse.SUPPRESS)
+        options = parser.parse_args()
+        if options.run:
+            side, *paths = json.loads(options.run)
+            return self._run_here(side, *map(Path, paths))
+        stand_ins.set_environment()
+        out.parent.mkdir(parents=True, exist_ok=True)
+        outcomes: dict[str, dict[str, str]] = {}
+        wrong = []
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(options.source) as archive:
+                archive.extractall(folder, filter="data")
+            (sources,) = Path(folder).iterdir()
+            for side, environment in self.sides.items():
+                given = {**os.environ, **environment}
+                report, log = Path(folder) / f"{side}.xml", out.with_name(f"{out.stem}-{side}.log")
+                run = json.dumps([side, str(sources), str(report)])
+                ended = run_group(self.module, run, given, log, MOST_SECONDS)
+                if not report.exists():
+                    wrong.append(f"{side}: {ended or 'it took too long'}, see {log}")
+                    continue
+                found = outcomes[side] = read_outcomes(report)
+                print(f"{side}: {dict(Counter(found.values()))}", flush=True)
+                wrong += [f"{side}: {test} {how}" for test, how in found.items() if how in FAILED]
+                if "passed" not in found.values():
+                    wrong.append(f"{side}: no test passed")
+        out.write_text(json.dumps(outcomes, indent=1))
+        if not wrong and outcomes["ours"] != outcomes["stock"]:
+            wrong.append("tests end otherwise with ours")
+        print("\n".join(wrong) or "every test ends alike on both sides")
+        return 1 if wrong else 0
+
+    def _run_here(self, side: str, sources: Path, out: Path) -> int:
+        """Run the tests in this process."""
+        kept = self.prepare(side)
+        import pytest
+
+        os.chdir(sources)
+        sys.path.insert(0, str(sources))
+        # The engine's conftest wants its models and services.
+        options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-o", "addopts="]
+        status = pytest.main([*options, f"--junitxml={out}", *self.tests])
+        del kept
+        return int(status)
 
 
 def read_outcomes(report: Path) -> dict[str, str]:
@@ -54,39 +121,18 @@ def read_outcomes(report: Path) -> dict[str, str]:
 
 def main() -> int:
     """Run the tests on both platforms; return 1 if one fails, or ends otherwise on ours."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", type=Path, default=OUT.with_name("vllm-0.23.0.tar.gz"))
-    parser.add_argument("--run", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.run:
-        return run_tests(*map(Path, json.loads(options.run)))
-    stand_ins.set_environment()
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    outcomes: dict[str, dict[str, str]] = {}
-    wrong = []
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(options.source) as archive:
-            archive.extractall(folder, filter="data")
-        (sources,) = Path(folder).iterdir()
-        for name, platform in PLATFORMS.items():
-            plugins = [platform, *(each for each in PLUGINS if each not in PLATFORMS.values())]
-            given = {**os.environ, "VLLM_PLUGINS": ",".join(plugins)}
-            report, log = Path(folder) / f"{name}.xml", OUT.with_name(f"{OUT.stem}-{name}.log")
-            run = json.dumps([str(sources), str(report)])
-            ended = run_group(__spec__.name, run, given, log, MOST_SECONDS)
-            if not report.exists():
-                wrong.append(f"{name}: {ended or 'it took too long'}, see {log}")
-                continue
-            found = outcomes[name] = read_outcomes(report)
-            print(f"{name}: {dict(Counter(found.values()))}", flush=True)
-            wrong += [f"{name}: {test} {how}" for test, how in found.items() if how == "failure"]
-            if "passed" not in found.values():
-                wrong.append(f"{name}: no test passed")
-    OUT.write_text(json.dumps(outcomes, indent=1))
-    if not wrong and outcomes["ours"] != outcomes["stock"]:
-        wrong.append("tests end otherwise on our platform")
-    print("\n".join(wrong) or "every test ends alike on both platforms")
-    return 1 if wrong else 0
+    session = OwnTests(
+        name="vllm-own-tests",
+        module=__spec__.name,
+        source="vllm-0.23.0.tar.gz",
+        tests=(
+            "tests/compile/test_graph_partition.py",
+            "tests/v1/cudagraph/test_cudagraph_dispatch.py",
+        ),
+        sides={side: name_plugins(platform) for side, platform in PLATFORMS.items()},
+        prepare=lambda _side: stand_ins.prepare(),
+    )
+    return session.run(__doc__)
 
 
 if __name__ == "__main__":

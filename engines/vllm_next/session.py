@@ -118,7 +118,8 @@ def shift_worker(worker: Any, shift: int) -> None:
 
 
 def graphs_of(wrapper: Any) -> list[Any]:
-    """Return the graphs that a wrapper of the engine, or ours, captured."""
+    """Return the graphs of whole steps that a wrapper of the engine, or ours, captured."""
+    wrapper = getattr(wrapper, "whole", wrapper)  # of breakable graphs
     return [entry.aclgraph for entry in wrapper.concrete_aclgraph_entries.values()]
 
 

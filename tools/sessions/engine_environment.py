@@ -36,6 +36,8 @@ _PARTS = (
     "failing.seeded_failures",
     "seeded_failures",
     "fusions",
+    "breaking.breakable",
+    "breaking.breakable_faults",
 )
 
 

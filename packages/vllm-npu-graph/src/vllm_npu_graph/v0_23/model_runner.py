@@ -15,8 +15,9 @@ from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.recording.draft_update import DraftUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
+from vllm_npu_graph.step_context import StepContext
 from vllm_npu_graph.v0_23.recorded_impl import find_recorded, find_uncovered
-from vllm_npu_graph.v0_23.runtime_graphs import RuntimeGraphs, StepContext, unserved_graphs
+from vllm_npu_graph.v0_23.runtime_graphs import RuntimeGraphs, unserved_graphs
 
 if TYPE_CHECKING:
     import torch

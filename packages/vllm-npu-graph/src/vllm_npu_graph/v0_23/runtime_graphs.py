@@ -13,51 +13,16 @@ from vllm.model_executor.offloader.base import get_offloader
 from vllm_ascend.compilation import acl_graph
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper, _acl_graph_wrappers
 
-from npu_graph_runtime import GraphedCallable, GraphKey, KeptMemory, RunMode, weights_of
+from npu_graph_runtime import GraphedCallable, KeptMemory, weights_of
 from vllm_npu_graph.options import Options
 from vllm_npu_graph.released_entries import ReleasedEntries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npu_graph_runtime import CaptureSession, GraphDevice
+    from npu_graph_runtime import GraphDevice
     from vllm_npu_graph.recording.attention_update import AttentionUpdate
-
-
-def _run_mode(mode: CUDAGraphMode) -> RunMode:
-    return RunMode.EAGER if mode == CUDAGraphMode.NONE else RunMode[mode.name]
-
-
-class StepContext:
-    """Adapts the engine's forward context to the context interface of npu-graph-runtime.
-
-    Attributes:
-        capture_session: The open session, set by npu-graph-runtime.
-    """
-
-    def __init__(self) -> None:
-        self.capture_session: CaptureSession | None = None
-        self._keys: dict[object, GraphKey] = {}
-
-    @property
-    def mode(self) -> RunMode:
-        """The engine's run mode of this step."""
-        return _run_mode(get_forward_context().cudagraph_runtime_mode)
-
-    @property
-    def key(self) -> GraphKey:
-        """The engine's batch descriptor; one object for each."""
-        batch = get_forward_context().batch_descriptor
-        key = self._keys.get(batch)
-        if key is None:
-            key = self._keys[batch] = GraphKey(
-                num_tokens=batch.num_tokens,
-                num_sequences=batch.num_reqs,
-                uniform=batch.uniform,
-                num_active_loras=batch.num_active_loras,
-                extra=("lora",) if batch.has_lora else (),
-            )
-        return key
+    from vllm_npu_graph.step_context import StepContext
 
 
 class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
@@ -88,7 +53,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
             self._run,
             device=device,
             context=context,
-            run_mode=_run_mode(self.runtime_mode),
+            run_mode=context.run_mode(self.runtime_mode),
             name=name,
             weights=weights_of(self.runnable),
             # Models keep values of the step in their forward context, for its own layers.

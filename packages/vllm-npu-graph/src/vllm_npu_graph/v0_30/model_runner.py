@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+from vllm_ascend.compilation.breakable_aclgraph import BreakableACLGraphWrapper
 from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
@@ -16,6 +17,7 @@ from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.recording.draft_update import DraftUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
+from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
@@ -41,31 +43,85 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         self.attention_update: AdoptedGraphs | AttentionUpdate | None = None
         self.draft_update: AdoptedGraphs | DraftUpdate | None = None
         self._options = options
-        if options.graphs:
-            _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
+        # One for all captures: the engine captures again when it wakes up.
+        self._npu = NpuDevice(self.device.index or 0)
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Load the model, then replace the engine's wrapper if its graphs are covered."""
         super().load_model(*args, **kwargs)
-        if not self._options.attention:
+        is_breakable = isinstance(self.model, BreakableACLGraphWrapper)
+        if is_breakable and self.speculative_config is not None:
+            _LOGGER.warning("vllm-npu-graph leaves breakable graphs beside drafts to the engine")
             return
+        if self._options.graphs and not is_breakable:
+            _LOGGER.warning("vllm-npu-graph leaves the graphs of this mode to the engine")
+        whole = self._make_whole() if self._options.attention else None
+        if is_breakable:
+            self.model = self._make_breakable(whole)
+        elif whole is not None:
+            self.model = whole
+
+    def capture_model(self) -> int:
+        """Capture all graphs; return the bytes that they took.
+
+        Raises:
+            GraphRuntimeError: With the key ``graphs``: the device refused a capture, or a graph
+                would use memory that does not stay.
+        """
+        if not isinstance(self.model, BreakableGraphs) or not self._options.graphs:
+            return super().capture_model()  # type: ignore[no-any-return]
+        with capturing(self.model, self._npu):
+            return super().capture_model()  # type: ignore[no-any-return]
+
+    def _make_whole(self) -> ACLGraphWrapper | None:
+        """Return our wrapper of FULL graphs, or None where the engine updates their attention."""
         reason = self._find_reason()
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
-            return
-        lane = open_lane(NpuDevice(self.device.index or 0), self._options)
-        if use_updatable_graph(self.attn_backend):
-            adopted = self.attention_update = AdoptedGraphs(lane)
-            self.model = LaneGraphWrapper(adopted=adopted, **_arguments(self.model))
-            self._adopt_draft(lane)
-        else:
-            self._record_layers(lane)
+            return None
+        lane = open_lane(self._npu, self._options)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
+        if use_updatable_graph(self.attn_backend):
+            adopted = self.attention_update = AdoptedGraphs(lane)
+            self._adopt_draft(lane)
+            return LaneGraphWrapper(adopted=adopted, **self._arguments_of_whole())
+        return self._record_layers(lane)
+
+    def _make_breakable(self, whole: ACLGraphWrapper | None) -> BreakableGraphs:
+        """Return our wrapper of breakable graphs.
+
+        Args:
+            whole: Ours, of FULL graphs.
+        """
+        has_full = self.compilation_config.cudagraph_mode.has_full_cudagraphs()
+        if whole is None and has_full and use_updatable_graph(self.attn_backend):
+            # The engine's breakable wrapper captures this attention without an update.
+            whole = ACLGraphWrapper(**self._arguments_of_whole())
+        return BreakableGraphs(
+            self.model.unwrap(),
+            self.vllm_config,
+            device=self._npu if self._options.graphs else None,
+            whole=whole,
+            use_eagle=self.use_eagle,
+            enable_enpu=self.enable_enpu,
+        )
+
+    def _arguments_of_whole(self) -> dict[str, Any]:
+        """Return the arguments of the engine's own wrapper of the model's FULL graphs."""
+        return {
+            "runnable": self.model.unwrap(),
+            "vllm_config": self.vllm_config,
+            "runtime_mode": CUDAGraphMode.FULL,
+            "use_eagle": self.use_eagle,
+            "enable_enpu": self.enable_enpu,
+            "update_stream": self.update_stream,
+        }
 
     def _find_reason(self) -> str | None:
         mode, parallel = self.compilation_config.cudagraph_mode, self.parallel_config
-        if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
+        has_full = mode.decode_mode() == CUDAGraphMode.FULL != mode.mixed_mode()
+        if not isinstance(self.model, (ACLGraphWrapper, BreakableACLGraphWrapper)) or not has_full:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
         drafts = self.speculative_config
         if drafts is not None and (
@@ -82,20 +138,24 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             return "a rank without a sequence gives its draft's steps other metadata"
         return find_uncovered(self.compilation_config) if is_recorded else None
 
-    def _record_layers(self, lane: UpdateLane) -> None:
-        """Let the lane update launches that the model's layers, and the draft's, record."""
+    def _record_layers(self, lane: UpdateLane) -> RecordedGraphs:
+        """Let the lane update launches that the model's layers, and the draft's, record.
+
+        Returns:
+            The wrapper of the model's FULL graphs.
+        """
         layers = find_layers(self.compilation_config)
         drafts = self.speculative_config
         names = () if drafts is None else self.drafter.attn_layer_names
         drafted = {name: layers.pop(name) for name in names}
         update = self.attention_update = AttentionUpdate(lane, layers)
         record_layers(layers, update)
-        self.model = RecordedGraphs(update=update, **_arguments(self.model))
         draft = self.drafter._runnable if drafted else None  # noqa: SLF001 - the engine's drafter
         if isinstance(draft, ACLGraphWrapper):
             made = self.draft_update = DraftUpdate(lane, drafted, drafts.num_speculative_tokens)
             record_layers(drafted, made)
             self.drafter._runnable = RecordedGraphs(update=made, **_arguments(draft))  # noqa: SLF001
+        return RecordedGraphs(update=update, **self._arguments_of_whole())
 
     def _adopt_draft(self, lane: UpdateLane) -> None:
         """Let the lane also update the draft's graph: the engine's way needs the model's waits."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.config import CUDAGraphMode
 from vllm_ascend.compilation.updatable_graph import ContextSource
 from vllm_ascend.utils import use_updatable_graph
-from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager
+from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager, ModelWithContext
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
@@ -16,6 +16,7 @@ from vllm_npu_graph.opened_lane import open_lane
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
+from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
 from vllm_npu_graph.v0_30.recorded_graph_manager import RecordedGraphManager
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
@@ -34,21 +35,23 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
     def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
         super().__init__(vllm_config, device)
+        self.cudagraph_manager: Any
         self._options = options
-        if options.graphs:
-            _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
+        # One for all captures: the engine captures again when it wakes up.
+        self._npu = NpuDevice(self.device.index or 0)
 
     def initialize_kv_cache(self, *args: Any, **kwargs: Any) -> None:
         """Create the engine's graph manager, and replace it if its graphs are covered."""
         super().initialize_kv_cache(*args, **kwargs)
+        if self._options.graphs:
+            self._take_breakable()
         if not self._options.attention:
             return
         reason = self._find_reason()
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = open_lane(NpuDevice(self.device.index or 0), self._options)
-        self.cudagraph_manager: Any
+        lane = open_lane(self._npu, self._options)
         if self._has_tasks():
             adopted = self.attention_update = AdoptedGraphs(lane)
             self.cudagraph_manager = _LaneGraphManager(self.cudagraph_manager, adopted)
@@ -59,6 +62,31 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             self.cudagraph_manager = RecordedGraphManager(self.cudagraph_manager, update)
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
+
+    def capture_model(self, *args: Any, **kwargs: Any) -> int:
+        """Capture all graphs; return the bytes that they took.
+
+        Raises:
+            GraphRuntimeError: With the key ``graphs``: the device refused a capture, or a graph
+                would use memory that does not stay.
+        """
+        graphs = self.cudagraph_manager.breakable_cg_runner
+        if not isinstance(graphs, BreakableGraphs):
+            return super().capture_model(*args, **kwargs)  # type: ignore[no-any-return]
+        with capturing(graphs, self._npu):
+            return super().capture_model(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def _take_breakable(self) -> None:
+        """Let npu-graph-runtime capture and replay the engine's breakable graphs."""
+        manager = self.cudagraph_manager
+        if not manager.use_breakable_cg or self.speculative_config is not None:
+            _LOGGER.warning("vllm-npu-graph leaves the graphs of this mode to the engine")
+            return
+        # As the engine makes it at its captures, where it finds none.
+        metadata = getattr(self.model_state, "device_metadata", None)
+        model = ModelWithContext(self.model, device_metadata=metadata)
+        made = BreakableGraphs(model, self.vllm_config, device=self._npu)
+        manager.breakable_cg_runner = made
 
     def _find_reason(self) -> str | None:
         mode, parallel = self.cudagraph_manager.cudagraph_mode, self.parallel_config
