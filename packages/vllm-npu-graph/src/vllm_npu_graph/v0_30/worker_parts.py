@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from vllm.config import CUDAGraphMode
 from vllm_ascend.ascend_config import init_ascend_config
 from vllm_ascend.device.hardware_profile import (
     HardwareCapability,
@@ -37,3 +38,20 @@ def add_fusions(_vllm_config: Any, _settings: Mapping[str, object]) -> None:
     _LOGGER.warning(
         "vllm-npu-graph fuses nothing: it was not tested with this release of the engine"
     )
+
+
+def find_unplanned(worker: Any) -> str | None:
+    """Return why the graph memory of a worker is not planned; None if it is."""
+    vllm_config = worker.vllm_config
+    if worker.use_v2_model_runner:
+        return "model runner v2 was not tested with it"
+    if vllm_config.compilation_config.cudagraph_mode == CUDAGraphMode.NONE:
+        return "there are no graphs"
+    if vllm_config.cache_config.kv_cache_memory_bytes is not None:
+        return "kv_cache_memory_bytes sets the size of the KV cache"
+    offload = init_ascend_config(vllm_config).sparse_kv_offload_config
+    if offload.enabled or vllm_config.model_config.is_hybrid:
+        return "KV caches other than that of attention on the device were not tested"
+    if vllm_config.compilation_config.cudagraph_mm_encoder:
+        return "graphs of encoders were not tested"
+    return None
