@@ -1,4 +1,4 @@
-"""The memory that vLLM 0.30.0 and vllm-ascend 0.30.0rc2 leave to graphs: the engine's plan and ours.
+"""Memory that vLLM 0.30.0 and vllm-ascend 0.30.0rc2 leave to graphs: the engine's plan and ours.
 
 Run as ``cann-sim run -- python -m engines.vllm_next.kv_budget``. On a small device, an engine gives
 all that its plan leaves to the KV cache. After its start, free memory is compared with the plan:
@@ -6,8 +6,10 @@ what was free after the profile run, without the KV cache and what was left to g
 the engine alone, which leaves nothing to graphs. `first` is ours, which measures; `second` finds
 the plan of `first` and captures as few graphs as `stock`; `other sizes` measures again; `corrupt`
 and `foreign` find a file that is no plan or another's, say so, and measure. All decode a load, with
-the tokens of `stock`: trial captures leave nothing behind. Rows go to
-build/engines/vllm-next-kv-budget.json.
+the tokens of `stock`: trial captures leave nothing behind. At most twelve sequences and sizes up to
+eight leave decode batches without a graph: `stock off stride` runs them eagerly, `off stride` adds
+the size. In `limited` the sizes end far below: ours counts the steps, and a count of the scheduled
+tokens must agree. Rows go to build/engines/vllm-next-kv-budget.json.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import json
 import logging
 import os
 import sys
-
 from typing import TYPE_CHECKING, Any
 
 from engines.load.decode_load import compare_load
@@ -28,15 +29,16 @@ from engines.running.session_rows import (
     TOKEN_COLUMNS,
     beside_stock,
     find_errors,
+    find_unexpected,
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
 from engines.vllm.drafts import LAYERS, method_of, speculation, write_checkpoints
 from engines.vllm.models import ModelVariant
-from engines.vllm.session import generate, run_session, worker_of
+from engines.vllm.session import generate, run_session, runner_of, worker_of
 from engines.vllm_next import stand_ins
 from engines.vllm_next.models import install_for
-from engines.vllm_next.session import run_apart, start_engine
+from engines.vllm_next.session import is_full_step, run_apart, start_engine
 
 if TYPE_CHECKING:
     import argparse
@@ -58,12 +60,18 @@ RUNS = (
     ("Qwen3, drafts by eagle3", "FULL_DECODE_ONLY"),
 )
 NAMES = ("stock", "first", "second")
+# Capture sizes of an engine of twelve sequences.
+LIMITS = {"stock off stride": (1, 2, 4, 8), "off stride": (1, 2, 4, 8), "limited": (1,)}
+MOST = 12
 # Of the first model.
-FURTHER_NAMES = ("other sizes", "corrupt", "foreign")
+FURTHER_NAMES = ("other sizes", "corrupt", "foreign", *LIMITS)
 MEASURING = ("first", *FURTHER_NAMES)
+MISSING = ("stock off stride", "limited")
+SAME_SIZES = ("first", "second", "corrupt", "foreign")
 COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys(("captures", "is_measured", "ignored"), ""),
+    **dict.fromkeys(("full_steps", "eager_decode_steps", "counted_missed"), ""),
     **dict.fromkeys(("cache_mib", "graphs_planned_mib", "graphs_taken_mib"), ".1f"),
     **dict.fromkeys(("planned_free_mib", "free_mib"), ".1f"),
     "off_percent": "+.2f",
@@ -75,24 +83,53 @@ def run_start(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[
     """Start the engine, decode a load, and return the figures of the start."""
     folder = checkpoint.parent / "cache"
     os.environ |= {"CANN_SIM_MEMORY_GB": DEVICE_GB, "VLLM_CACHE_ROOT": str(folder)}
+    os.environ["VLLM_LOG_STATS_INTERVAL"] = "0.1"  # a table for a load of seconds
     if variant.name in {"corrupt", "foreign"}:
         spoil_plans(folder, is_foreign=variant.name == "foreign")
     given: dict[str, Any] = {}
     if "drafts" in variant.model:
         given["speculative_config"] = speculation(method_of(variant), checkpoint)
+    if variant.name in LIMITS:
+        sizes = list(LIMITS[variant.name])
+        given["compilation_config"] = {"cudagraph_capture_sizes": sizes}
     seen: dict[str, int] = {}
     install = functools.partial(install_watch, variant, seen)
     with logged_lines() as lines:
         llm = start_engine(variant, checkpoint, install, **given)
+        row = describe_memory(llm, seen)
+        steps = watch_steps(llm)
+        tokens = generate(llm, *compare_load(count))
+    hits = getattr(runner_of(llm), "graph_hits", None)
+    return [
+        {
+            "name": variant.name,
+            "sequences": count,
+            "tokens": tokens,
+            **row,
+            **steps,
+            "counted_full": None if hits is None else hits.steps["FULL"],
+            "counted_missed": "" if hits is None else hits.missed.total(),
+            "ignored": sum("ignores the plan" in line for line in lines),
+            "tables": sum("Unpadded Tokens" in line for line in lines),
+        }
+    ]
+
+
+def describe_memory(llm: Any, seen: dict[str, int]) -> dict[str, Any]:
+    """Return the plan of an engine that has started, and what is free.
+
+    Args:
+        llm: The engine.
+        seen: From `install_watch`.
+    """
     from vllm.compilation.counter import compilation_counter
 
     budget = getattr(worker_of(llm), "graph_budget", None)
     planned = 0 if budget is None else budget.planned
     free, expected = read_free(), seen["free"] - seen["cache"] - planned
-    row = {
+    return {
         "captures": compilation_counter.num_cudagraph_captured,
         "is_measured": budget is not None and budget.is_measured,
-        "ignored": sum("ignores the plan" in line for line in lines),
         "cache_mib": seen["cache"] / MIB,
         "graphs_planned_mib": planned / MIB,
         "graphs_taken_mib": (seen["free"] - seen["cache"] - free) / MIB,
@@ -100,8 +137,26 @@ def run_start(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[
         "free_mib": free / MIB,
         "off_percent": 100 * (free - expected) / expected,
     }
-    tokens = generate(llm, *compare_load(count))
-    return [{"name": variant.name, "sequences": count, "tokens": tokens, **row}]
+
+
+def watch_steps(llm: Any) -> dict[str, int]:
+    """Return a mapping that counts the steps from now on, by what is scheduled and replayed."""
+    runner, steps = runner_of(llm), {"full_steps": 0, "eager_decode_steps": 0}
+    execute, forward = runner.execute_model, runner._model_forward
+    most = runner.compilation_config.max_cudagraph_capture_size
+
+    def watched_execute(output: Any, *args: Any) -> Any:
+        each = [*output.num_scheduled_tokens.values()]
+        is_decode = {*each} == {runner.uniform_decode_query_len}
+        steps["eager_decode_steps"] += is_decode and sum(each) > most
+        return execute(output, *args)
+
+    def watched_forward(*args: Any, **kwargs: Any) -> Any:
+        steps["full_steps"] += is_full_step()
+        return forward(*args, **kwargs)
+
+    runner.execute_model, runner._model_forward = watched_execute, watched_forward
+    return steps
 
 
 def install_watch(variant: ModelVariant, seen: dict[str, int]) -> None:
@@ -152,9 +207,8 @@ def spoil_plans(folder: Path, *, is_foreign: bool) -> None:
     plans = sorted((folder / "npu_graph_plans").iterdir())
     assert plans, "no plan was kept"
     for path in plans:
-        text = path.read_text()
-        if is_foreign:
-            text = json.dumps({**json.loads(text), "factors": {"vllm": "another"}})
+        other = {"format": 1, "factors": {"vllm": "another"}, "num_bytes": 1}
+        text = json.dumps(other)
         path.write_text(text if is_foreign else text[: len(text) // 2])
 
 
@@ -163,15 +217,23 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
-        if row["name"] == "stock" or theirs is None:
+        if row["name"] in MISSING and row["eager_decode_steps"] == 0:
+            wrong.append(f"{what}: no decode step was beyond the sizes")
+        if row["name"].startswith("stock") or theirs is None:
             continue
+        counted = {"counted_full": "full_steps", "counted_missed": "eager_decode_steps"}
+        wrong += find_unexpected(row, what, {own: row[other] for own, other in counted.items()})
+        if row["name"] not in MISSING and row["eager_decode_steps"] > 0:
+            wrong.append(f"{what}: {row['eager_decode_steps']} decode steps had no graph")
+        if row["tables"] == 0:
+            wrong.append(f"{what}: no table of the steps was logged")
         if abs(row["off_percent"]) > TOLERANCE:
             wrong.append(f"{what}: free memory is {row['off_percent']:+.2f} % off its plan")
         is_measuring = row["name"] in MEASURING
         if row["is_measured"] != is_measuring:
             wrong.append(f"{what}: it measured: {row['is_measured']}, expected {is_measuring}")
         # Sizes of their own have other numbers of graphs.
-        if row["name"] != "other sizes" and (row["captures"] > theirs["captures"]) != is_measuring:
+        if row["name"] in SAME_SIZES and (row["captures"] > theirs["captures"]) != is_measuring:
             wrong.append(f"{what}: {row['captures']} captures, stock has {theirs['captures']}")
         if row["ignored"] != (row["name"] in {"corrupt", "foreign"}):
             wrong.append(f"{what}: {row['ignored']} plans were ignored")
@@ -188,9 +250,9 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             mode=mode,
             model=model,
             # All blocks that fit are allocated with it.
-            timed=OTHER_SIZES if name == "other sizes" else sizes_of(model),
-            worker=name != "stock",
-            key=False if name == "stock" else {"plan": True},
+            timed=choose_sizes(name, model),
+            worker=not name.startswith("stock"),
+            key=False if name.startswith("stock") else {"plan": True},
         )
         for number, (model, mode) in enumerate(RUNS)
         for name in (*NAMES, *(FURTHER_NAMES if number == 0 else ()))
@@ -198,8 +260,12 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     ]
 
 
-def sizes_of(model: str) -> tuple[int, ...]:
-    """Return the capture sizes of a model, in tokens; each sequence has its drafts' too."""
+def choose_sizes(name: str, model: str) -> tuple[int, ...]:
+    """Return the capture sizes of a variant, in tokens; each sequence has its drafts' too."""
+    if name in LIMITS:
+        return (MOST,)
+    if name == "other sizes":
+        return OTHER_SIZES
     return tuple(3 * size for size in SIZES) if "drafts" in model else SIZES
 
 

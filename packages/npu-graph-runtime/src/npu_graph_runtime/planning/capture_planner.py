@@ -144,15 +144,6 @@ class CapturePlanner:
         self._meter.refresh()
         self._thin()
 
-    def close(self) -> CapturePlan:
-        """Stop measuring before all sizes are captured, and return the plan.
-
-        Use it for a forecast alone: after trial captures, or if others capture the remaining sizes.
-        """
-        plan = self.plan
-        self._meter.close()
-        return plan
-
     @property
     def plan(self) -> CapturePlan:
         """The current knowledge and decisions."""

@@ -40,15 +40,18 @@ class KeptPlan:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            return self._ignored(str(error))
-        if not isinstance(found, dict) or found.get("format") != _FORMAT:
-            return self._ignored(f"expected an object of format {_FORMAT}")
-        if found.get("factors") != self._factors:
-            return self._ignored("it was written for another model, version or set of sizes")
-        num_bytes = found.get("num_bytes")
-        if not isinstance(num_bytes, int) or isinstance(num_bytes, bool) or num_bytes < 0:
-            return self._ignored(f"expected a number of bytes, found {num_bytes!r}")
-        return num_bytes
+            reason = str(error)
+        else:
+            reason = self._find_fault(found)
+            if not reason:
+                num_bytes: int = found["num_bytes"]
+                return num_bytes
+        _LOGGER.warning(
+            "vllm-npu-graph ignores the plan of graph memory %s and measures again: %s",
+            self.path,
+            reason,
+        )
+        return None
 
     def keep(self, num_bytes: int) -> None:
         """Write the bytes, replacing what was kept; a failure is logged."""
@@ -67,9 +70,13 @@ class KeptPlan:
                 error,
             )
 
-    def _ignored(self, reason: str) -> None:
-        _LOGGER.warning(
-            "vllm-npu-graph ignores the plan of graph memory %s and measures again: %s",
-            self.path,
-            reason,
-        )
+    def _find_fault(self, found: object) -> str:
+        """Return why a file's content is not this start's plan; empty if it is."""
+        if not isinstance(found, dict) or found.get("format") != _FORMAT:
+            return f"expected an object of format {_FORMAT}"
+        if found.get("factors") != self._factors:
+            return "it was written for another model, version or set of sizes"
+        num_bytes = found.get("num_bytes")
+        if not isinstance(num_bytes, int) or isinstance(num_bytes, bool) or num_bytes < 0:
+            return f"expected a number of bytes, found {num_bytes!r}"
+        return ""

@@ -28,7 +28,7 @@ def add_largest_batch(vllm_config: Any) -> int | None:
         return None
     drafts = vllm_config.speculative_config
     tokens = 1 + (drafts.num_speculative_tokens or 0 if drafts is not None else 0)
-    largest = min(scheduler.max_num_seqs * tokens, scheduler.max_num_batched_tokens)
+    largest: int = min(scheduler.max_num_seqs * tokens, scheduler.max_num_batched_tokens)
     if largest <= sizes[-1]:
         return None
     stride = _STRIDES[sizes[-1] >= _WIDER_FROM]

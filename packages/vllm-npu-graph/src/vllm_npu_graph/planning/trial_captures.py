@@ -1,4 +1,4 @@
-"""Forecasts the memory of an engine's graphs from trial captures of the largest two of each mode."""
+"""Forecasts the memory of an engine's graphs from captures of the two largest sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TrialCaptures:
             capture(chosen)
             self.num_captures += len(chosen)
             planner.captured(size)
-        plan = planner.close()
+        plan = planner.plan
         if plan.dropped:
             _LOGGER.warning("vllm-npu-graph: not all graphs fit the device.\n%s", plan)
         self.num_bytes += (plan.forecast or plan.used).num_bytes

@@ -113,7 +113,9 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             mode, batch, *_ = made
             tokens, most = kwargs["num_tokens"], kwargs["max_num_scheduled_tokens"]
             padding = batch.num_tokens - tokens
-            is_decode = most * kwargs["num_reqs"] == tokens and most == self.uniform_decode_query_len
+            is_decode = (
+                most * kwargs["num_reqs"] == tokens and most == self.uniform_decode_query_len
+            )
             self.graph_hits.count(
                 CUDAGraphStat(tokens, batch.num_tokens, padding, str(mode)),
                 is_missed=is_decode and mode == CUDAGraphMode.NONE,

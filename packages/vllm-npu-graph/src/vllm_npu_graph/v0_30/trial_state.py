@@ -47,7 +47,7 @@ def trial_state(runner: Any) -> Iterator[int]:
             setattr(acl_graph, name, None)
         for layer in runner.compilation_config.static_forward_context.values():
             # Attention keeps the first cache that it sees.
-            impl = getattr(layer, "impl", None)
+            impl: Any = getattr(layer, "impl", None)
             if hasattr(impl, "key_cache"):
                 impl.key_cache = impl.value_cache = None
         unlock_workspace()
