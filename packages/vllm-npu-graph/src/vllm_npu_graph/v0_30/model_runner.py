@@ -85,18 +85,21 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
     @torch.inference_mode()
     def profile_cudagraph_memory(self) -> int:
-        """Return the bytes that the graphs will take, by captures that are released again.
+        """Return the bytes that graphs, and buffers of attention, will take.
 
-        Called after the profile run and before the KV cache exists, as vLLM calls its own.
+        Captures some graphs and releases them. Called after the profile run and before the KV cache
+        exists, as vLLM calls its own.
         """
         device = NpuDevice(self.device.index or 0)
-        with trial_state(self):
+        before = device.memory_figures().allocated
+        with trial_state(self) as cache_bytes:
+            buffers = device.memory_figures().allocated - before - cache_bytes
             self._trial = trial = TrialCaptures(device)
             try:
                 self.capture_model()
             finally:
                 self._trial = None
-        return trial.num_bytes
+        return max(buffers, 0) + trial.num_bytes
 
     def _capture_cudagraphs(self, batch_descriptors: Any, *args: Any, **kwargs: Any) -> None:
         """Capture the batches, or, in a trial, those that its planner asks for."""
