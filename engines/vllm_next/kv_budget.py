@@ -126,7 +126,7 @@ def describe_memory(llm: Any, seen: dict[str, int]) -> dict[str, Any]:
     from vllm.compilation.counter import compilation_counter
 
     budget = getattr(worker_of(llm), "graph_budget", None)
-    planned = 0 if budget is None else budget.planned
+    planned = 0 if budget is None else budget.planned or 0
     free, expected = read_free(), seen["free"] - seen["cache"] - planned
     return {
         "captures": compilation_counter.num_cudagraph_captured,

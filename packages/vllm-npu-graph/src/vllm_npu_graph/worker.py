@@ -18,10 +18,10 @@ from vllm_ascend.worker.worker import NPUWorker
 from attn_update import AttnUpdateError
 from npu_graph_runtime import GraphRuntimeError, NpuDevice
 from vllm_npu_graph.options import EngineVersionError, Options, release_folder
+from vllm_npu_graph.planning.cache_bytes import count_cache_bytes
 from vllm_npu_graph.planning.fingerprint import describe_start
 from vllm_npu_graph.planning.graph_budget import GraphBudget
 from vllm_npu_graph.planning.kept_plan import KeptPlan
-from vllm_npu_graph.planning.largest_batch import add_largest_batch
 
 if TYPE_CHECKING:
     from vllm_npu_graph.v0_23.fusions import FusionPass
@@ -39,7 +39,6 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
 
     fusions: FusionPass | None = None
     graph_budget: GraphBudget | None = None
-    _cache_bytes = 0
 
     def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a worker, or the engine's own where the engine would choose one of another kind.
@@ -87,6 +86,7 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         self.device = self._init_device()
         init_workspace_manager(self.device, 1)
         if options.plan:
+            parts.add_sizes(self)
             self._open_budget(options, parts.find_unplanned(self))
         self.model_runner = runner(self.vllm_config, self.device, options)
         if self.rank == 0:
@@ -96,7 +96,6 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph plans no graph memory: %s", reason)
             return
-        add_largest_batch(self.vllm_config)
         device = NpuDevice(self.device.index or 0)
         npu = torch.get_device_module("npu")
         described = {
@@ -118,14 +117,9 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         self.available_kv_cache_memory_bytes -= planned
         return available - planned
 
-    def initialize_from_config(self, kv_cache_config: Any) -> None:
-        """Allocate the KV cache."""
-        super().initialize_from_config(kv_cache_config)
-        self._cache_bytes = sum(each.size for each in kv_cache_config.kv_cache_tensors)
-
     def shutdown(self) -> None:
         """Log how the last steps used the graphs; then end as the engine does."""
-        hits = getattr(self.model_runner, "graph_hits", None)
+        hits = getattr(getattr(self, "model_runner", None), "graph_hits", None)
         if hits is not None:
             hits.log()
         super().shutdown()
@@ -147,8 +141,8 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         times = super().compile_or_warm_up_model()
         if self.fusions is not None:
             self.fusions.conclude()
-        if self.graph_budget is not None and self.graph_budget.free_before:
-            self.graph_budget.conclude(self._cache_bytes)
+        if self.graph_budget is not None:
+            self.graph_budget.conclude(count_cache_bytes(self.model_runner.kv_caches))
         return times
 
 

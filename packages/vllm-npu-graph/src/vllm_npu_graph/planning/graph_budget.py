@@ -26,7 +26,7 @@ class GraphBudget:
 
     Attributes:
         planned: Bytes that are left to the graphs, and to what else the engine allocates between
-            the sizing of the cache and the end of its start.
+            the sizing of the cache and the end of its start; None if nothing was planned.
         is_measured: Whether trial captures measured them in this start.
         free_before: Free bytes of the device when they were planned.
         free_after: Free bytes after start; None before that.
@@ -37,7 +37,7 @@ class GraphBudget:
         self._device = device
         self._kept = kept
         self._agree = agree
-        self.planned = 0
+        self.planned: int | None = None
         self.is_measured = False
         self.free_before = 0
         self.free_after: int | None = None
@@ -52,17 +52,21 @@ class GraphBudget:
         self.free_before = self._read_free()
         found = self._kept.find()
         self.is_measured = not self._agree(found is not None)
-        self.planned = measure() if self.is_measured or found is None else found
+        planned = self.planned = measure() if self.is_measured or found is None else found
         how = "measured by trial captures" if self.is_measured else f"found in {self._kept.path}"
-        _LOGGER.info("vllm-npu-graph leaves %s to graphs, %s", _mib(self.planned), how)
-        return self.planned
+        _LOGGER.info("vllm-npu-graph leaves %s to graphs, %s", _mib(planned), how)
+        return planned
 
     def conclude(self, cache_bytes: int) -> None:
         """Compare the plan with what was taken, log it, and keep it for the next start.
 
+        Does nothing if nothing was planned.
+
         Args:
             cache_bytes: Of the KV cache.
         """
+        if self.planned is None:
+            return
         self.free_after = self._read_free()
         self.planned_free = self.free_before - cache_bytes - self.planned
         used = self.free_before - cache_bytes - self.free_after

@@ -11,6 +11,8 @@ from vllm.v1.worker.workspace import unlock_workspace
 from vllm_ascend.compilation import acl_graph
 from vllm_ascend.device_allocator.sleep_mem_optimized import AclGraphSleepWakeupManager
 
+from vllm_npu_graph.planning.cache_bytes import count_cache_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,7 +39,7 @@ def trial_state(runner: Any) -> Iterator[int]:
     try:
         with set_current_vllm_config(runner.vllm_config):
             runner._init_minimal_kv_cache_for_profiling()  # noqa: SLF001 - vLLM's, for this use
-        yield sum(tensor.size for tensor in runner.kv_cache_config.kv_cache_tensors)
+        yield count_cache_bytes(runner.kv_caches)
     finally:
         AclGraphSleepWakeupManager(runner.vllm_config, lambda: runner).sleep()
         for wrapper, own in zip(wrappers, pools, strict=True):

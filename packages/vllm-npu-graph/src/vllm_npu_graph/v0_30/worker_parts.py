@@ -12,6 +12,8 @@ from vllm_ascend.device.hardware_profile import (
     get_current_hardware_profile,
 )
 
+from vllm_npu_graph.planning.largest_batch import add_largest_batch
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,6 +40,12 @@ def add_fusions(_vllm_config: Any, _settings: Mapping[str, object]) -> None:
     _LOGGER.warning(
         "vllm-npu-graph fuses nothing: it was not tested with this release of the engine"
     )
+
+
+def add_sizes(worker: Any) -> None:
+    """Make the largest decode batch a capture size; model runner v2 was not tested with it."""
+    if not worker.use_v2_model_runner:
+        add_largest_batch(worker.vllm_config)
 
 
 def find_unplanned(worker: Any) -> str | None:
