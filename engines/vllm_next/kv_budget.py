@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 2**20
-DEVICE_GB = "2"
+DEVICE_GB = "0.5"
 # The engine's own for its largest batch; two of them are captured to forecast all.
 SIZES = (1, 2, 4, *range(8, 129, 8))
 OTHER_SIZES = SIZES[::2]
@@ -181,12 +181,18 @@ def install_watch(variant: ModelVariant, seen: dict[str, int]) -> None:
 
 
 def read_free() -> int:
-    """Return the free bytes of the device."""
+    """Return the free bytes of the device, with those that the allocator has and graphs do not.
+
+    The engine has the allocator map pages of 20 MiB, of which the KV cache may leave a part unused.
+    """
     import torch
 
     torch.npu.synchronize()
     torch.npu.empty_cache()
-    return int(torch.npu.mem_get_info()[0])
+    segments = torch.npu.memory_snapshot()
+    pools = [each for each in segments if tuple(each["segment_pool_id"]) == (0, 0)]
+    unused = sum(each["total_size"] - each["allocated_size"] for each in pools)
+    return int(torch.npu.mem_get_info()[0]) + unused
 
 
 @contextlib.contextmanager
@@ -230,6 +236,8 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             wrong.append(f"{what}: no table of the steps was logged")
         if abs(row["off_percent"]) > TOLERANCE:
             wrong.append(f"{what}: free memory is {row['off_percent']:+.2f} % off its plan")
+        if row["name"] in NAMES and abs(row["off_percent"]) > abs(theirs["off_percent"]):
+            wrong.append(f"{what}: its plan is further off than the {theirs['off_percent']:+.2f} %")
         is_measuring = row["name"] in MEASURING
         if row["is_measured"] != is_measuring:
             wrong.append(f"{what}: it measured: {row['is_measured']}, expected {is_measuring}")

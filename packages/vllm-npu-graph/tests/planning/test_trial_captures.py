@@ -18,6 +18,7 @@ from npu_graph_runtime import (
     NpuDevice,
     RunMode,
 )
+from vllm_npu_graph.planning.free_memory import read_free_bytes
 from vllm_npu_graph.planning.trial_captures import TrialCaptures
 
 SIZES = (512, 384, 256, 128, 64, 32)
@@ -57,8 +58,8 @@ class Engine:
                 self._graphed[layers](self._buffer[: batch.num_tokens])
 
     def capture_all(self, trial: TrialCaptures | None) -> int:
-        """Return the bytes that the captures took; with a trial, those that it forecasts."""
-        before = self.free()
+        """Return the bytes that the captures took, with those that a trial forecasts."""
+        before = read_free_bytes(self.device)
         batches = [SimpleNamespace(num_tokens=size) for size in SIZES]
         with CaptureSession(self.device, self._context):
             for layers in (2, 8):
@@ -66,27 +67,22 @@ class Engine:
                     self.capture(layers, batches)
                 else:
                     trial.capture(batches, functools.partial(self.capture, layers))
-        taken = before - self.free()
+        taken = before - read_free_bytes(self.device)
         for graphed in self._graphed.values():
             graphed.release_all()
-        return taken if trial is None else trial.num_bytes
-
-    def free(self) -> int:
-        self.device.synchronize()
-        self.device.empty_cache()
-        return self.device.memory_figures().free
+        return taken if trial is None else taken + trial.further_bytes
 
 
 def test_two_sizes_of_each_mode_forecast_what_all_take() -> None:
     engine = Engine()
     trial = TrialCaptures(engine.device)
-    before = engine.free()
+    before = read_free_bytes(engine.device)
 
     forecast = engine.capture_all(trial)
 
     assert engine.captured == [(2, 512), (2, 384), (8, 512), (8, 384)]
     assert trial.num_captures == 4
-    assert engine.free() == before
+    assert read_free_bytes(engine.device) == before
     engine.captured.clear()
     taken = engine.capture_all(None)
     assert len(engine.captured) == 2 * len(SIZES)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from vllm_npu_graph.planning.free_memory import read_free_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime import NpuDevice
     from vllm_npu_graph.planning.kept_plan import KeptPlan
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
@@ -28,12 +30,12 @@ class GraphBudget:
         planned: Bytes that are left to the graphs, and to what else the engine allocates between
             the sizing of the cache and the end of its start; None if nothing was planned.
         is_measured: Whether trial captures measured them in this start.
-        free_before: Free bytes of the device when they were planned.
+        free_before: Free bytes when they were planned, as `read_free_bytes` reads them.
         free_after: Free bytes after start; None before that.
         planned_free: What was planned for then; None before that.
     """
 
-    def __init__(self, device: GraphDevice, kept: KeptPlan, agree: Callable[[bool], bool]) -> None:
+    def __init__(self, device: NpuDevice, kept: KeptPlan, agree: Callable[[bool], bool]) -> None:
         self._device = device
         self._kept = kept
         self._agree = agree
@@ -49,7 +51,7 @@ class GraphBudget:
         Args:
             measure: Captures some graphs, releases them, and returns the bytes that all will take.
         """
-        self.free_before = self._read_free()
+        self.free_before = read_free_bytes(self._device)
         found = self._kept.find()
         self.is_measured = not self._agree(found is not None)
         planned = self.planned = measure() if self.is_measured or found is None else found
@@ -67,7 +69,7 @@ class GraphBudget:
         """
         if self.planned is None:
             return
-        self.free_after = self._read_free()
+        self.free_after = read_free_bytes(self._device)
         self.planned_free = self.free_before - cache_bytes - self.planned
         used = self.free_before - cache_bytes - self.free_after
         off = self.free_after - self.planned_free
@@ -81,11 +83,6 @@ class GraphBudget:
         )
         if self.is_measured or is_off:
             self._kept.keep(max(used, 0))
-
-    def _read_free(self) -> int:
-        self._device.synchronize()
-        self._device.empty_cache()
-        return self._device.memory_figures().free
 
 
 def _mib(num_bytes: int) -> str:

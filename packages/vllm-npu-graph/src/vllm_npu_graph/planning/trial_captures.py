@@ -1,4 +1,4 @@
-"""Forecasts the memory of an engine's graphs from captures of the two largest sizes."""
+"""Captures the two largest sizes of an engine's graphs, and forecasts the memory of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npu_graph_runtime.planning import CapturePlanner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime import NpuDevice
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 # A planner forecasts from its second capture on.
@@ -18,7 +18,7 @@ _SAMPLES = 2
 
 
 class TrialCaptures:
-    """Captures in place of the engine, and sums up what its planners forecast.
+    """Captures some graphs in place of the engine, and sums up what is forecast for the others.
 
     The engine captures the graphs of one mode after those of another, all in one memory pool, and
     the draft's graph with the target's. Each mode is measured after the samples of those before.
@@ -27,17 +27,17 @@ class TrialCaptures:
         device: Of the graphs.
 
     Attributes:
-        num_bytes: Forecast memory of the graphs of all modes so far.
+        further_bytes: Forecast memory of the graphs that were not captured, of all modes so far.
         num_captures: Batches captured so far.
     """
 
-    def __init__(self, device: GraphDevice) -> None:
+    def __init__(self, device: NpuDevice) -> None:
         self._device = device
-        self.num_bytes = 0
+        self.further_bytes = 0
         self.num_captures = 0
 
     def capture(self, batches: Sequence[Any], capture: Callable[[list[Any]], object]) -> None:
-        """Capture the batches of the two largest sizes, and forecast the memory of all.
+        """Capture the batches of the two largest sizes, and forecast the memory of the others.
 
         Args:
             batches: The engine's batch descriptors of one mode, each with its ``num_tokens``.
@@ -57,4 +57,5 @@ class TrialCaptures:
         plan = planner.plan
         if plan.dropped:
             _LOGGER.warning("vllm-npu-graph: not all graphs fit the device.\n%s", plan)
-        self.num_bytes += (plan.forecast or plan.used).num_bytes
+        if plan.forecast is not None:
+            self.further_bytes += plan.forecast.num_bytes - plan.used.num_bytes

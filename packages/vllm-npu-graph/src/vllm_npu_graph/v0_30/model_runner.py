@@ -15,6 +15,7 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
+from vllm_npu_graph.planning.free_memory import read_free_bytes
 from vllm_npu_graph.planning.graph_hits import GraphHits
 from vllm_npu_graph.planning.trial_captures import TrialCaptures
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
@@ -91,15 +92,15 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         exists, as vLLM calls its own.
         """
         device = NpuDevice(self.device.index or 0)
-        before = device.memory_figures().allocated
+        before = read_free_bytes(device)
         with trial_state(self) as cache_bytes:
-            buffers = device.memory_figures().allocated - before - cache_bytes
             self._trial = trial = TrialCaptures(device)
             try:
                 self.capture_model()
             finally:
                 self._trial = None
-        return max(buffers, 0) + trial.num_bytes
+            taken = before - cache_bytes - read_free_bytes(device)
+        return max(taken, 0) + trial.further_bytes
 
     def _capture_cudagraphs(self, batch_descriptors: Any, *args: Any, **kwargs: Any) -> None:
         """Capture the batches, or, in a trial, those that its planner asks for."""
