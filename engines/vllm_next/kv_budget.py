@@ -29,7 +29,6 @@ from engines.running.session_rows import (
     TOKEN_COLUMNS,
     beside_stock,
     find_errors,
-    find_unexpected,
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
@@ -224,28 +223,43 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
-        if row["name"] in MISSING and row["eager_decode_steps"] == 0:
-            wrong.append(f"{what}: no decode step was beyond the sizes")
-        if row["name"].startswith("stock") or theirs is None:
-            continue
-        counted = {"counted_full": "full_steps", "counted_missed": "eager_decode_steps"}
-        wrong += find_unexpected(row, what, {own: row[other] for own, other in counted.items()})
-        if row["name"] not in MISSING and row["eager_decode_steps"] > 0:
-            wrong.append(f"{what}: {row['eager_decode_steps']} decode steps had no graph")
-        if row["tables"] == 0:
-            wrong.append(f"{what}: no table of the steps was logged")
-        if abs(row["off_percent"]) > TOLERANCE:
-            wrong.append(f"{what}: free memory is {row['off_percent']:+.2f} % off its plan")
-        if row["name"] in NAMES and abs(row["off_percent"]) > abs(theirs["off_percent"]):
-            wrong.append(f"{what}: its plan is further off than the {theirs['off_percent']:+.2f} %")
-        is_measuring = row["name"] in MEASURING
-        if row["is_measured"] != is_measuring:
-            wrong.append(f"{what}: it measured: {row['is_measured']}, expected {is_measuring}")
-        # Sizes of their own have other numbers of graphs.
-        if row["name"] in SAME_SIZES and (row["captures"] > theirs["captures"]) != is_measuring:
-            wrong.append(f"{what}: {row['captures']} captures, stock has {theirs['captures']}")
-        if row["ignored"] != (row["name"] in {"corrupt", "foreign"}):
-            wrong.append(f"{what}: {row['ignored']} plans were ignored")
+        if row["name"].startswith("stock"):
+            if row["name"] in MISSING and row["eager_decode_steps"] == 0:
+                wrong.append(f"{what}: no decode step was beyond the sizes")
+        elif theirs is not None:
+            wrong += [f"{what}: {fault}" for fault in find_wrong_plan(row, theirs)]
+            wrong += [f"{what}: {fault}" for fault in find_wrong_counts(row)]
+    return wrong
+
+
+def find_wrong_plan(row: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the plan of a row, beside the stock engine's."""
+    wrong, is_measuring = [], row["name"] in MEASURING
+    if abs(row["off_percent"]) > TOLERANCE:
+        wrong.append(f"free memory is {row['off_percent']:+.2f} % off its plan")
+    if row["name"] in NAMES and abs(row["off_percent"]) > abs(theirs["off_percent"]):
+        wrong.append(f"its plan is further off than stock's, {theirs['off_percent']:+.2f} %")
+    if row["is_measured"] != is_measuring:
+        wrong.append(f"it measured: {row['is_measured']}, expected {is_measuring}")
+    # Sizes of their own have other numbers of graphs.
+    if row["name"] in SAME_SIZES and (row["captures"] > theirs["captures"]) != is_measuring:
+        wrong.append(f"{row['captures']} captures, stock has {theirs['captures']}")
+    if row["ignored"] != (row["name"] in {"corrupt", "foreign"}):
+        wrong.append(f"{row['ignored']} plans were ignored")
+    return wrong
+
+
+def find_wrong_counts(row: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the counted steps of a row."""
+    wrong = [
+        f"counted {row[own]}, expected {row[other]} {other}"
+        for own, other in (("counted_full", "full_steps"), ("counted_missed", "eager_decode_steps"))
+        if row[own] != row[other]
+    ]
+    if (row["eager_decode_steps"] > 0) != (row["name"] in MISSING):
+        wrong.append(f"{row['eager_decode_steps']} decode steps had no graph")
+    if row["tables"] == 0:
+        wrong.append("no table of the steps was logged")
     return wrong
 
 
