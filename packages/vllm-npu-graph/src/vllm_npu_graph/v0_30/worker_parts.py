@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 OWN_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 
+# Methods of drafting whose graphs were planned in a test.
+_DRAFTS = ("ngram", "eagle3")
+
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
@@ -50,16 +53,29 @@ def add_sizes(worker: Any) -> None:
 
 def find_unplanned(worker: Any) -> str | None:
     """Return why the graph memory of a worker is not planned; None if it is."""
-    vllm_config = worker.vllm_config
-    if worker.use_v2_model_runner:
-        return "model runner v2 was not tested with it"
-    if vllm_config.compilation_config.cudagraph_mode == CUDAGraphMode.NONE:
-        return "there are no graphs"
-    if vllm_config.cache_config.kv_cache_memory_bytes is not None:
-        return "kv_cache_memory_bytes sets the size of the KV cache"
-    offload = init_ascend_config(vllm_config).sparse_kv_offload_config
-    if offload.enabled or vllm_config.model_config.is_hybrid:
-        return "KV caches other than that of attention on the device were not tested"
-    if vllm_config.compilation_config.cudagraph_mm_encoder:
-        return "graphs of encoders were not tested"
-    return None
+    config = worker.vllm_config
+    parallel, drafts = config.parallel_config, config.speculative_config
+    ranks = parallel.tensor_parallel_size
+    reasons = {
+        "there are no graphs": config.compilation_config.cudagraph_mode == CUDAGraphMode.NONE,
+        "kv_cache_memory_bytes sets the size of the KV cache": (
+            config.cache_config.kv_cache_memory_bytes is not None
+        ),
+        "model runner v2 was not tested with it": worker.use_v2_model_runner,
+        "of several ranks, only those of tensor parallelism were tested": (
+            parallel.world_size_across_dp != ranks or parallel.decode_context_parallel_size > 1
+        ),
+        "drafts by other methods than ngram and eagle3 were not tested": (
+            drafts is not None and drafts.method not in _DRAFTS
+        ),
+        "KV caches other than that of attention on the device were not tested": (
+            init_ascend_config(config).sparse_kv_offload_config.enabled
+            or config.model_config.is_hybrid
+        ),
+        "graphs of encoders and of LoRA adapters, and sleep mode, were not tested": (
+            config.compilation_config.cudagraph_mm_encoder
+            or config.lora_config is not None
+            or config.model_config.enable_sleep_mode
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
