@@ -3,13 +3,14 @@
 Run as ``cann-sim run -- python -m engines.vllm_next.kv_budget``. On a small device, an engine gives
 all that its plan leaves to the KV cache. After its start, free memory is compared with the plan:
 what was free after the profile run, without the KV cache and what was left to graphs. `stock` is
-the engine alone, which leaves nothing to graphs. `first` is ours, which measures; `second` finds
-the plan of `first` and captures as few graphs as `stock`; `other sizes` measures again; `corrupt`
-and `foreign` find a file that is no plan or another's, say so, and measure. All decode a load, with
-the tokens of `stock`: trial captures leave nothing behind. At most twelve sequences and sizes up to
-eight leave decode batches without a graph: `stock off stride` runs them eagerly, `off stride` adds
-the size. In `limited` the sizes end far below: ours counts the steps, and a count of the scheduled
-tokens must agree. Rows go to build/engines/vllm-next-kv-budget.json.
+the engine alone, which leaves nothing to graphs. `first` is ours, which measures, also if there are
+plans of other models; `second` finds the plan of `first` and captures as few graphs as `stock`;
+`other sizes` measures again; `corrupt` and `foreign` find a file that is no plan or another's, say
+so, and measure. All decode a load, with the tokens of `stock`: trial captures leave nothing behind.
+At most twelve sequences and sizes up to eight leave decode batches without a graph: `stock off
+stride` runs them eagerly, `off stride` adds the size. In `limited` the sizes end far below: ours
+counts the steps, and a count of the scheduled tokens must agree. Rows go to
+build/engines/vllm-next-kv-budget.json.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ COLUMNS = {
 
 def run_start(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Start the engine, decode a load, and return the figures of the start."""
-    folder = checkpoint.parent / "cache"
+    folder = checkpoint.parents[1] / "cache"  # of all models
     os.environ |= {"CANN_SIM_MEMORY_GB": DEVICE_GB, "VLLM_CACHE_ROOT": str(folder)}
     os.environ["VLLM_LOG_STATS_INTERVAL"] = "0.1"  # a table for a load of seconds
     if variant.name in {"corrupt", "foreign"}:
