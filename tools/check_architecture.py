@@ -56,6 +56,7 @@ PRIVATE_NAMES: Mapping[str, str] = MappingProxyType(
         "npu_graph_runtime/torch_internals.py": "torch: kernels and schemas, for the fake device",
         "piecewise_split/torch_internals.py": "torch: operators and modes in graphs of Dynamo",
         "sglang_npu_graph/marked_functions.py": "SGLang: what a marked function is, and whose",
+        "vllm_npu_graph/v0_30/trial_state.py": "vllm-ascend: graphs and KV cache of a trial",
     }
 )
 """Files that may use private names of others, and whose; file or package says the versions.

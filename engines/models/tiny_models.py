@@ -47,8 +47,8 @@ def write_model(variant: Described, folder: Path) -> None:
     elif variant.model.startswith("Qwen3"):
         # Each of two ranks has to hold the same head of keys, if it is to hold a part of them.
         heads = 1 if variant.model.endswith("CP") else 2
-        has_experts = "MoE" in variant.model
-        tiny_qwen3.write_checkpoint(folder, num_kv_heads=heads, has_experts=has_experts, **given)
+        given |= {"num_kv_heads": heads, "has_experts": "MoE" in variant.model}
+        tiny_qwen3.write_checkpoint(folder, width=256 if "wide" in variant.model else 64, **given)
     elif variant.model.startswith("Mistral"):
         tiny_mistral.write_checkpoint(folder, **given)
     else:

@@ -29,6 +29,7 @@ def write_checkpoint(
     dtype: torch.dtype,
     num_kv_heads: int = 2,
     has_experts: bool = False,
+    width: int = 64,
     seed: int = 0,
 ) -> None:
     """Write a checkpoint that does not generate the same token forever.
@@ -39,13 +40,14 @@ def write_checkpoint(
         dtype: Dtype of the weights.
         num_kv_heads: Heads of keys and values, of four heads of queries.
         has_experts: Whether all layers choose among eight experts.
+        width: Of a token between the layers.
         seed: Seed of the weights.
     """
     torch.manual_seed(seed)
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,
-        "hidden_size": 64,
-        "intermediate_size": 128,
+        "hidden_size": width,
+        "intermediate_size": 2 * width,
         "num_hidden_layers": num_layers,
         "num_attention_heads": 4,
         "num_key_value_heads": num_kv_heads,

@@ -30,6 +30,7 @@ _PARTS = (
     "idle_rank",
     "configuration",
     "drafts",
+    "kv_budget",
     "lora",
     "sleep",
     "failing.failures",

@@ -28,7 +28,7 @@ def test_the_key_is_true_or_a_mapping() -> None:
 @pytest.mark.parametrize("value", [1, "auto", {"updaters": "auto"}, ["updater"]])
 def test_another_value_is_refused_with_the_known_options(value: object) -> None:
     with pytest.raises(
-        OptionsError, match="any_version, attention, fusions, graphs, native_folder, updater"
+        OptionsError, match="any_version, attention, fusions, graphs, native_folder, plan, updater"
     ):
         Options.read({"npu_graph": value})
 
@@ -45,7 +45,7 @@ def test_the_folder_of_the_native_updater_is_a_path() -> None:
         Options.read({"npu_graph": {"native_folder": 1}})
 
 
-@pytest.mark.parametrize("name", ["attention", "graphs", "any_version"])
+@pytest.mark.parametrize("name", ["attention", "graphs", "plan", "any_version"])
 def test_a_switch_is_true_or_false(name: str) -> None:
     with pytest.raises(OptionsError, match=f"'{name}' of 'npu_graph': expected true or false"):
         Options.read({"npu_graph": {name: "no"}})

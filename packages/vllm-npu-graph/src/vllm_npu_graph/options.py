@@ -41,6 +41,7 @@ class Options:
 
     Attributes:
         native_folder: Where the native updater is built; None for ``~/.cache/attn-update``.
+        plan: Whether graph memory is planned before the KV cache is sized, and steps are counted.
         fusions: What `fx_passes.PassSelection.read` takes; None for no fusions.
     """
 
@@ -48,6 +49,7 @@ class Options:
     updater: UpdaterChoice = "auto"
     native_folder: str | None = None
     graphs: bool = False
+    plan: bool = False
     fusions: Mapping[str, object] | None = None
     any_version: bool = False
 
@@ -70,7 +72,7 @@ class Options:
         if not isinstance(value, dict) or not known.issuperset(value):
             expected = f"true, false or a mapping of {', '.join(sorted(known))}"
             raise _wrong(f"{KEY!r} of additional_config", expected, value)
-        for name in ("attention", "graphs", "any_version"):
+        for name in ("attention", "graphs", "plan", "any_version"):
             if not isinstance(value.get(name, False), bool):
                 raise _wrong(f"{name!r} of {KEY!r}", "true or false", value[name])
         folder = value.get("native_folder")

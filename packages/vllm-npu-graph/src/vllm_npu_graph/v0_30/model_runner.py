@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import torch
+from vllm import envs
+from vllm.compilation.cuda_graph import CUDAGraphLogging, CUDAGraphStat
 from vllm.config import CUDAGraphMode
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.compilation.breakable_aclgraph import BreakableACLGraphWrapper
@@ -13,6 +16,9 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
+from vllm_npu_graph.planning.free_memory import read_free_bytes
+from vllm_npu_graph.planning.graph_hits import GraphHits
+from vllm_npu_graph.planning.trial_captures import TrialCaptures
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.recording.draft_update import DraftUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
@@ -20,10 +26,9 @@ from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
+from vllm_npu_graph.v0_30.trial_state import trial_state
 
 if TYPE_CHECKING:
-    import torch
-
     from attn_update import UpdateLane
     from vllm_npu_graph.options import Options
 
@@ -35,13 +40,19 @@ _DRAFTS = (("ngram", "eagle3"), ("mtp",))
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
-    """The engine's runner; `attention_update` is None for models and modes that are not covered."""
+    """The engine's runner; `attention_update` is None for models and modes that are not covered.
+
+    Attributes:
+        graph_hits: Counts the steps; None unless the key asks for it.
+    """
 
     def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
         super().__init__(vllm_config, device)
         self.model: Any
         self.attention_update: AdoptedGraphs | AttentionUpdate | None = None
         self.draft_update: AdoptedGraphs | DraftUpdate | None = None
+        self.graph_hits: GraphHits | None = None
+        self._trial: TrialCaptures | None = None
         self._options = options
         # One for all captures: the engine captures again when it wakes up.
         self._npu = NpuDevice(self.device.index or 0)
@@ -117,6 +128,56 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             "enable_enpu": self.enable_enpu,
             "update_stream": self.update_stream,
         }
+
+    def initialize_kv_cache(self, *args: Any, is_profiling: bool = False, **kwargs: Any) -> None:
+        """Initialize the KV cache; `is_profiling` is vLLM's, for a cache that is replaced."""
+        super().initialize_kv_cache(*args, **kwargs)
+        if self._options.plan and not is_profiling:
+            graphs = self.compilation_config
+            table = CUDAGraphLogging(graphs.cudagraph_mode, graphs.cudagraph_capture_sizes)
+            self.graph_hits = GraphHits(table, interval=envs.VLLM_LOG_STATS_INTERVAL)
+
+    @torch.inference_mode()
+    def profile_cudagraph_memory(self) -> int:
+        """Return the bytes that graphs, and buffers of attention, will take.
+
+        Captures some graphs and releases them. Called after the profile run and before the KV cache
+        exists, as vLLM calls its own.
+        """
+        device = self._npu
+        before = read_free_bytes(device)
+        with trial_state(self) as cache_bytes:
+            self._trial = trial = TrialCaptures(device)
+            try:
+                self.capture_model()
+            finally:
+                self._trial = None
+            taken = before - cache_bytes - read_free_bytes(device)
+        return max(taken, 0) + trial.further_bytes
+
+    def _capture_cudagraphs(self, batch_descriptors: Any, *args: Any, **kwargs: Any) -> None:
+        """Capture the batches, or, in a trial, those that its planner asks for."""
+        capture = super()._capture_cudagraphs
+        if self._trial is None:
+            capture(batch_descriptors, *args, **kwargs)
+            return
+        self._trial.capture(batch_descriptors, lambda chosen: capture(chosen, *args, **kwargs))
+
+    def _determine_batch_execution_and_padding(self, *args: Any, **kwargs: Any) -> Any:
+        """Return how a step runs, and count it; the engine's dummy runs are not steps."""
+        made = super()._determine_batch_execution_and_padding(*args, **kwargs)
+        if self.graph_hits is not None and "force_uniform_decode" not in kwargs:
+            mode, batch, *_ = made
+            tokens, most = kwargs["num_tokens"], kwargs["max_num_scheduled_tokens"]
+            padding = batch.num_tokens - tokens
+            is_decode = (
+                most * kwargs["num_reqs"] == tokens and most == self.uniform_decode_query_len
+            )
+            self.graph_hits.count(
+                CUDAGraphStat(tokens, batch.num_tokens, padding, str(mode)),
+                is_missed=is_decode and mode == CUDAGraphMode.NONE,
+            )
+        return made
 
     def _find_reason(self) -> str | None:
         mode, parallel = self.compilation_config.cudagraph_mode, self.parallel_config

@@ -1,0 +1,1 @@
+"""Tests of what plans the memory and sizes of graphs."""
