@@ -70,6 +70,20 @@ def test_mode_equals_eager_and_keeps_caches_of_others(
     model.close()
 
 
+def test_producers_inside_of_graphs_equal_eager(
+    folder: Path,
+    device: NpuDevice,
+    eager: dict[StepKind, WorkloadResult],
+    pytestconfig: pytest.Config,
+) -> None:
+    settings = ModelSettings(folder=folder)
+    model = SparseModel(settings, "full", device=device, lane=UpdateLane(device), captured=True)
+    results = capture_and_compare(model, eager, pytestconfig.getoption("matrix_steps"))
+    for result in results.values():
+        assert any(result.replayed)
+    model.close()
+
+
 class UnproducedModel(SparseModel):
     """Makes its metadata where it shows lengths, which graphs do not see."""
 
