@@ -17,11 +17,11 @@ from mode_matrix.layer_kinds.every_mode import (
     capture_and_compare,
 )
 from mode_matrix.layer_kinds.served_sparse import SparseModel
-from mode_matrix.layer_kinds.step_metadata import StepMetadata
 from mode_matrix.served_model import KEYS, ModelSettings
 from mode_matrix.workloads import StepKind
 from npu_compile import CompileMode
 from npu_graph_runtime.errors import ReplayRefusedError
+from qwen3_engine.layer_kinds.step_metadata import StepMetadata
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint
 
 if TYPE_CHECKING:

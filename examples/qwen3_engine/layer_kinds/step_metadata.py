@@ -10,7 +10,6 @@ import torch
 
 from attn_update.kinds import DeviceLengthAttention, metadata_kinds
 from attn_update.producers import Producer, ProducerLane
-from mode_matrix.served_model import KEYS, QUERIES
 from npu_compile import StepProducers, StepSize
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from npu_graph_runtime import GraphDevice
 
 HEADS, WIDTH, WINDOW, CHOSEN = 2, 512, 128, 512
+GROUP, QUERIES, KEYS = "default", "actual_seq_lengths", "actual_seq_lengths_kv"
 
 
 class Rule(str, Enum):
@@ -84,7 +84,7 @@ class StepMetadata:
             needs=partial(self.needs, is_whole=not captured),
             captured=captured,
             write_inputs=self.write_lengths if captured else None,
-            groups={"default"},
+            groups={GROUP},
         )
 
     def write_lengths(self, size: StepSize, lengths: Mapping[str, Mapping[str, Any]]) -> None:
@@ -105,6 +105,7 @@ class StepMetadata:
     def needs(
         self, size: StepSize, lengths: Mapping[str, Mapping[str, Any]], *, is_whole: bool
     ) -> dict[str, dict[str, int]]:
+        """Return what a step of a graph needs of each bound; `is_whole` with its lengths."""
         ends, keys = _filled(size.sequences, lengths)
         rows = [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
         longest = {"batch_size": size.sequences, "max_seqlen_q": max(rows)}
@@ -147,7 +148,7 @@ class StepMetadata:
 def _filled(
     sequences: int, lengths: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[int], list[int]]:
-    given = lengths["default"]
+    given = lengths[GROUP]
     missing = sequences - len(given[KEYS])
     ends = given[QUERIES]
     return [*ends, *[ends[-1]] * missing], [*given[KEYS], *[0] * missing]
