@@ -142,8 +142,10 @@ class CompiledModelRunner:
                         device=device,
                         mark=runs_eagerly(context),
                         num_blocks=num_blocks,
-                        max_sequences=max(max_num_sequences + 1, *options.get("capture_sizes", ())),
-                        max_tokens=max(1, *options.get("prefill_capture_sizes", ())),
+                        max_sequences=max(
+                            (max_num_sequences + 1, *options.get("capture_sizes", ()))
+                        ),
+                        max_tokens=max((1, *options.get("prefill_capture_sizes", ()))),
                         max_keys=longest,
                     )
                 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Steps that are larger than every capture size are here on purpose.
 pytestmark = pytest.mark.filterwarnings(r"ignore:running a \w+ batch:RuntimeWarning")
-NUM_SEQUENCES, NUM_IN_A_SHARE, NUM_BLOCKS, MAX_LENGTH = 44, 12, 7, 256
+NUM_SEQUENCES, NUM_IN_A_SHARE, NUM_BLOCKS, MAX_LENGTH = 44, 12, 5, 256
 # Its operator for whole sequences reads host lengths, so a graph cannot contain prefill.
 WITHOUT_PREFILL_GRAPHS = {CompileMode.FULL, CompileMode.TORCHAIR, CompileMode.MEASURED}
 
