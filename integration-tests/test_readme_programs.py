@@ -43,6 +43,13 @@ def test_npu_compile_updates_attention_in_its_readme(tmp_path: Path) -> None:
     assert printed(program, tmp_path, *simulated) == "[7, 30] True\n[8, 31] True\n"
 
 
+def test_runner_has_metadata_made_in_its_how_to(tmp_path: Path) -> None:
+    (program,) = programs("docs/how-to/metadata-in-a-runner.md")
+    simulated = ("-m", "cann_sim", "run", "--", sys.executable)
+
+    assert printed(program, tmp_path, *simulated) == "[7, 30, 12] True\n[8, 31, 13] True\n"
+
+
 def test_cann_sim_runs_the_graph_of_its_readme(tmp_path: Path) -> None:
     program, _ = programs("packages/cann-sim/README.md")
 

@@ -12,7 +12,14 @@ import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
 from attn_update.kinds import default_kinds
 from mode_matrix.draft_model import DraftModel
-from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner, draft_lengths
+from npu_compile import (
+    CompileConfig,
+    DecodeRunner,
+    InputSpec,
+    PrefillRunner,
+    StepProducers,
+    draft_lengths,
+)
 from npu_graph_runtime import GraphContext, runs_eagerly
 from npu_graph_runtime.observer import GraphReplayed
 from qwen3_engine import load_model
@@ -37,6 +44,8 @@ DRAFT_STEPS = 4
 QUERY_LENGTH = DRAFT_STEPS
 CAPTURE_SIZES = (1, 2, 4, 16)
 PREFILL_SIZES = (16, 64)
+
+Lengths = dict[str, dict[str, list[int]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +177,7 @@ class TargetModel(_Compiled):
             recorder=self.recorder,
             lane=lane,
             groups=groups,
+            producers=self.producers,
         )
         self._decoding = {
             query_length: DecodeRunner(
@@ -178,6 +188,7 @@ class TargetModel(_Compiled):
                 groups=groups,
                 set_lengths=lambda lengths: self.load(lengths["default"]),
                 query_length=query_length,
+                producers=self.producers,
             )
             for query_length in self.query_lengths
         }
@@ -187,18 +198,27 @@ class TargetModel(_Compiled):
         """The parameter groups of the layers that are updated."""
         return {"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))}
 
+    @property
+    def producers(self) -> StepProducers | None:
+        """What makes the metadata of attention, if it reads any."""
+        return None
+
     def capture(self) -> None:
         self._prefill.capture(self._show_padding)
         for query_length, runner in self._decoding.items():
 
-            def prepare(size: int, query_length: int = query_length) -> None:
-                self.load(_padded((), (), size // query_length, query_length))
+            def prepare(size: int, query_length: int = query_length) -> Lengths:
+                return self._show(_padded((), (), size // query_length, query_length))
 
             runner.capture(prepare)
 
-    def _show_padding(self, size: int) -> None:
+    def _show_padding(self, size: int) -> Lengths:
         sequences = self._prefill.padded_sequences(size)
-        self.load({QUERIES: [size] * sequences, KEYS: [0] * sequences})
+        return self._show({QUERIES: [size] * sequences, KEYS: [0] * sequences})
+
+    def _show(self, lengths: dict[str, list[int]]) -> Lengths:
+        self.load(lengths)
+        return {"default": lengths}
 
     def run_any(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of all tokens ``[T, vocab_size]`` of a prefill or mixed step."""

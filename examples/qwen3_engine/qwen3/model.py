@@ -142,7 +142,7 @@ class Qwen3Layer(nn.Module):
         super().__init__()
         attention.add_layer(layer_name)
         self.layer_name = layer_name
-        self._config = config
+        self.config = config
         self._attention = attention
         hidden, inner, head = config.hidden_size, config.intermediate_size, config.head_dim
         like = (dtype, device)
@@ -170,7 +170,7 @@ class Qwen3Layer(nn.Module):
 
         ``cos`` and ``sin`` are ``[1, T, 1, head_dim]``; the rest is as in the model.
         """
-        config = self._config
+        config = self.config
         num_heads, num_kv_heads, head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         eps = config.rms_norm_eps
         qkv = F.linear(normed, self.qkv)

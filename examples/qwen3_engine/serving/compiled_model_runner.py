@@ -14,8 +14,10 @@ import torch
 
 import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
+from attn_update.kinds import default_kinds, metadata_kinds
 from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner, TokenSampler
 from npu_graph_runtime import GraphContext, runs_eagerly
+from qwen3_engine.layer_kinds.other_layers import LayerParts
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.qwen3.model_loader import load_model
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from npu_compile import CompiledModel, DecodeObserver
     from npu_graph_runtime import GraphDevice
     from npu_graph_runtime.planning import RunModeChoice
+    from qwen3_engine.layer_kinds.other_layers import OtherLayers
     from qwen3_engine.qwen3.model import Qwen3Model
     from qwen3_engine.serving.step_batch import StepBatch
     from qwen3_engine.serving.token_runner import SamplingBatch
@@ -64,6 +67,7 @@ class CompiledModelRunner:
         lane: UpdateLane,
         decode_steps: int,
         sampler: TokenSampler,
+        layers: OtherLayers | None = None,
     ) -> None:
         self.decode_steps = decode_steps
         self._sampler = sampler
@@ -73,6 +77,7 @@ class CompiledModelRunner:
         self._prefill_runner = prefill_runner
         self._recorder = recorder
         self._lane = lane
+        self._layers = layers
 
     @classmethod
     def load(
@@ -87,6 +92,7 @@ class CompiledModelRunner:
         decode_steps: int = 0,
         dtype: torch.dtype | None = None,
         observer: DecodeObserver | None = None,
+        make_layers: Callable[[LayerParts], OtherLayers] | None = None,
     ) -> CompiledModelRunner:
         """Load a checkpoint and compile it; graphs are captured by :meth:`capture`.
 
@@ -102,12 +108,13 @@ class CompiledModelRunner:
                 graph; fits `TokenRunner`. 0 returns logits, see `ModelRunner`.
             dtype: dtype of the model; by default that of the checkpoint.
             observer: receives every decode step.
+            make_layers: replaces layers of the model by others, see `qwen3_engine.layer_kinds`.
 
         Raises:
             EngineError: the checkpoint or a limit is invalid.
             NpuCompileError: the options are invalid.
         """
-        recorder = Recorder(device)
+        recorder = Recorder(device, {**default_kinds(), **metadata_kinds()})
         context = GraphContext()
         # Rows continue after their end, up to this many positions.
         longest = max_length + max(decode_steps - 1, 0)
@@ -125,9 +132,26 @@ class CompiledModelRunner:
             # What breaks a capture in mode `breakable`; all other modes just call it.
             mark=runs_eagerly(context),
         )
+        layers = None
         try:
+            if make_layers is not None:
+                layers = make_layers(
+                    LayerParts(
+                        model=model,
+                        recorder=recorder,
+                        device=device,
+                        mark=runs_eagerly(context),
+                        num_blocks=num_blocks,
+                        max_sequences=max(
+                            (max_num_sequences + 1, *options.get("capture_sizes", ()))
+                        ),
+                        max_tokens=max((1, *options.get("prefill_capture_sizes", ()))),
+                        max_keys=longest,
+                    )
+                )
+            splitting = [model.attention.name] if layers is None else layers.splitting_ops
             config = CompileConfig.from_mapping(
-                {"mode": "eager", **options, "splitting_ops": [model.attention.name]}
+                {"mode": "eager", **options, "splitting_ops": splitting}
             )
             dynamic = ("input_ids", "positions", "slot_mapping", "block_table")
             compiled = npu_compile.compile_model(
@@ -149,6 +173,9 @@ class CompiledModelRunner:
                     "growing": _STEP_ARGUMENTS[1:],
                 }
             groups = {_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))}
+            if layers is not None and not layers.has_updates:
+                groups = {}
+            producers = None if layers is None else layers.producers
             decode_runner = DecodeRunner(
                 compiled,
                 inputs={**specs, **_sampling_specs(decode_steps)} if decode_steps else specs,
@@ -157,6 +184,7 @@ class CompiledModelRunner:
                 groups=groups,
                 observer=observer,
                 set_lengths=lambda lengths: state.load_sums(*_step_arguments(lengths)),
+                producers=producers,
                 **repeated,
             )
             prefill_runner = PrefillRunner(
@@ -169,8 +197,11 @@ class CompiledModelRunner:
                 recorder=recorder,
                 lane=lane,
                 groups=groups,
+                producers=producers,
             )
         except BaseException:
+            if layers is not None:
+                layers.close()
             model.attention.close()
             raise
         return cls(
@@ -182,6 +213,7 @@ class CompiledModelRunner:
             lane=lane,
             decode_steps=decode_steps,
             sampler=sampler,
+            layers=layers,
         )
 
     def capture(self, *, on_captured: Callable[[int, int, int], None] | None = None) -> None:
@@ -200,13 +232,17 @@ class CompiledModelRunner:
             size = self._decode_runner.capture_next(self._show_padding)
         return size is not None
 
-    def _show_prefill_padding(self, size: int) -> None:
+    def _show_prefill_padding(self, size: int) -> object:
         empty = self._prefill_runner.padded_sequences(size) - 1
         kv_lengths = (_PADDING_KV_LENGTH,) * (empty + 1)
-        self.model.attention.step_state.load((size, *[0] * empty), kv_lengths)
+        return self._show((size, *[0] * empty), kv_lengths)
 
-    def _show_padding(self, size: int) -> None:
-        self.model.attention.step_state.load((1,) * size, (_PADDING_KV_LENGTH,) * size)
+    def _show_padding(self, size: int) -> object:
+        return self._show((1,) * size, (_PADDING_KV_LENGTH,) * size)
+
+    def _show(self, query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]) -> object:
+        self.model.attention.step_state.load(query_lengths, kv_lengths)
+        return _lengths(query_lengths, kv_lengths)
 
     @property
     def run_mode_choices(self) -> tuple[RunModeChoice, ...]:
@@ -216,6 +252,9 @@ class CompiledModelRunner:
 
     def prefill(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of each sequence's last token, on the device."""
+        if self._layers is not None:
+            # A prompt is never prefilled in parts, so every sequence begins here.
+            self._layers.begin(batch.block_table[:, 0].tolist())
         lengths = _lengths(batch.query_lengths, batch.kv_lengths)
         hidden: torch.Tensor = self._prefill_runner.run(_inputs(batch), lengths)
         if batch.num_tokens != batch.num_sequences:
@@ -274,6 +313,8 @@ class CompiledModelRunner:
         self.release()
         self._lane.close()
         self._recorder.close()
+        if self._layers is not None:
+            self._layers.close()
         self.model.attention.close()
 
     @torch.no_grad()

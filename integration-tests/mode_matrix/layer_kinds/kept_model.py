@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
 import torch
 
-from mode_matrix.served_model import TargetModel
+from mode_matrix.served_model import CAPTURE_SIZES, PREFILL_SIZES, TargetModel
+from npu_graph_runtime import runs_eagerly
+from qwen3_engine.layer_kinds import LayerParts, OtherLayers
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
+
+if TYPE_CHECKING:
+    from attn_update import ParameterGroup
+    from mode_matrix.served_model import ModelSettings
+    from npu_compile import StepProducers
+    from npu_graph_runtime import GraphDevice
+    from qwen3_engine import Qwen3Model
 
 KEPT = ("state", "cache")
 
@@ -13,6 +26,41 @@ class KeptModel(TargetModel):
     """Decode, prefill and mixed steps of a model whose memory of sequences can be filled."""
 
     query_lengths = (1,)
+
+    @abstractmethod
+    def make_layers(self, parts: LayerParts) -> OtherLayers:
+        """Replace layers of the model."""
+
+    def load_model(self, settings: ModelSettings, device: GraphDevice) -> Qwen3Model:
+        """Load the checkpoint, and replace layers."""
+        model = super().load_model(settings, device)
+        parts = LayerParts(
+            model=model,
+            recorder=self.recorder,
+            device=device,
+            mark=runs_eagerly(self.context),
+            num_blocks=settings.num_blocks,
+            max_sequences=max(*CAPTURE_SIZES, settings.max_sequences + 1),
+            max_tokens=max(PREFILL_SIZES),
+            max_keys=settings.max_blocks * BLOCK_SIZE,
+        )
+        self.layers = self.make_layers(parts)
+        return model
+
+    @property
+    def groups(self) -> dict[str, ParameterGroup]:
+        """None where all lengths are read on the device."""
+        return super().groups if self.layers.has_updates else {}
+
+    @property
+    def producers(self) -> StepProducers | None:
+        """Those of the layers."""
+        return self.layers.producers
+
+    @property
+    def splitting_ops(self) -> list[str]:
+        """All kinds of attention."""
+        return self.layers.splitting_ops
 
     @property
     def kept(self) -> dict[str, torch.Tensor]:
@@ -36,3 +84,9 @@ class KeptModel(TargetModel):
 
     def begin_sequence(self, blocks: tuple[int, ...]) -> None:
         """Forget what an earlier sequence left in these blocks, where a layer would read it."""
+        self.layers.begin(blocks[:1])
+
+    def close(self) -> None:
+        """Release graphs and operators."""
+        super().close()
+        self.layers.close()

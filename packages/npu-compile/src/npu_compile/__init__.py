@@ -25,6 +25,7 @@ from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeRunner
 from npu_compile.runners.prefill_runner import PrefillRunner
+from npu_compile.runners.producing.step_producers import StepProducers
 from npu_compile.runners.runner_statistics import RunnerStatistics, SizeUse
 from npu_compile.runners.several_steps.draft_lengths import draft_lengths
 from npu_compile.runners.several_steps.repeated_steps import Advance
@@ -56,6 +57,7 @@ __all__ = [
     "RunnerStatistics",
     "SizeUse",
     "StaticInputs",
+    "StepProducers",
     "StepSize",
     "TokenSampler",
     "__version__",

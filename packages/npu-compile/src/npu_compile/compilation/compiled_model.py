@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +35,8 @@ from npu_graph_runtime import (
 from piecewise_split import run_uncompiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from fx_passes import Pipeline
     from npu_compile.compilation.compilation_report import CompilationReport
@@ -117,6 +119,7 @@ class CompiledModel:
             self._run_eagerly = self._run_capturable = model
         self._graphed: list[GraphedCallable] = []
         self._capture_plans: tuple[CapturePlan, ...] = ()
+        self._inside_captures: Callable[[], AbstractContextManager[None]] | None = None
         modes = (*config.prefill_run_modes, *config.decode_run_modes)
         self._call = self._capturing(self._run, modes, self._name)
 
@@ -164,6 +167,21 @@ class CompiledModel:
             return captured(*args, **kwargs)
 
         return call
+
+    @contextmanager
+    def inside_captures(self, enter: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """In the block, enter a context inside each capture of the whole model, around its work.
+
+        Called by runners. Warm-up runs do not enter it.
+
+        Args:
+            enter: returns the context.
+        """
+        before, self._inside_captures = self._inside_captures, enter
+        try:
+            yield
+        finally:
+            self._inside_captures = before
 
     def unwrap(self) -> Callable[..., Any]:
         """Return the original model, to access its attributes."""
@@ -320,7 +338,9 @@ class CompiledModel:
             mark_dynamic_dims(arguments, self._dynamic_dims)
         is_eager = self.context.mode is RunMode.EAGER
         compiled = self._run_eagerly if is_eager else self._run_capturable
-        with torch.no_grad():
+        enter = self._inside_captures
+        is_inside = enter is not None and self.device.is_capturing()
+        with torch.no_grad(), enter() if enter is not None and is_inside else nullcontext():
             try:
                 return compiled(*args, **kwargs)
             except BackendCompilerFailed as error:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from attn_update import Recorder, UpdateLane
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.errors import ConfigError, RunnerStateError
-from npu_compile.runners.recorded_plans import RecordedPlans
+from npu_compile.inputs.step_size import StepSize
+from npu_compile.runners.producing.produced_plans import plans_of
+from npu_compile.runners.producing.step_producers import require_producers
 from npu_compile.runners.runner_arguments import require_instance, require_prepare
 from npu_graph_runtime import GraphKey, RunMode, largest_first
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attn_update import Lengths, ParameterGroup, UpdatePlan
+    from npu_compile.runners.producing.step_producers import StepProducers
 
 
 class CapturedSteps:
@@ -36,6 +39,8 @@ class CapturedSteps:
         recorder: the recorder that the model's attention uses.
         lane: the update lane of the device.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
+        producers: makes metadata of attention on the device. The size of a step is that of its
+            key, which must have `num_sequences`.
 
     Raises:
         ConfigError: An argument has the wrong type, or the mode does not capture whole steps.
@@ -48,6 +53,7 @@ class CapturedSteps:
         recorder: Recorder,
         lane: UpdateLane,
         groups: Mapping[str, ParameterGroup] | None = None,
+        producers: StepProducers | None = None,
     ) -> None:
         doing = "making captured steps"
         remedy = "make it first, and pass the object"
@@ -66,7 +72,10 @@ class CapturedSteps:
                 "captures no whole step; compile it in mode 'full'"
             )
         self._compiled = compiled
-        self._plans = RecordedPlans(recorder, lane, groups)
+        require_producers(doing, producers)
+        self._plans = plans_of(
+            compiled, producers, _size_of, recorder=recorder, lane=lane, groups=groups
+        )
         self._pool: object = None
 
     @property
@@ -77,7 +86,7 @@ class CapturedSteps:
     def capture(
         self,
         inputs: Mapping[GraphKey, Mapping[str, Tensor]],
-        prepare: Callable[[GraphKey], None],
+        prepare: Callable[[GraphKey], object],
     ) -> dict[GraphKey, Any]:
         """Capture a graph for each key, the largest first, in one capture session.
 
@@ -88,7 +97,7 @@ class CapturedSteps:
                 steps with this key will use.
             prepare: called with each key before the model runs. It must set lengths for attention
                 that fit, and fill the inputs with padding, because warm-up runs write where the
-                inputs say.
+                inputs say. With `producers` it returns the lengths by parameter group.
 
         Returns:
             The outputs of the model for each key; each replay overwrites them.
@@ -114,7 +123,7 @@ class CapturedSteps:
             with self._compiled.capture_session(self._pool) as session:
                 self._pool = session.pool
                 for key in largest_first(inputs):
-                    prepare(key)
+                    self._plans.prepare(key, prepare(key))
                     outputs[key] = self._plans.capture(key, partial(self._call, key, inputs[key]))
         except BaseException:
             self._release(inputs)
@@ -173,3 +182,12 @@ class CapturedSteps:
     def _call(self, key: GraphKey, inputs: Mapping[str, Tensor]) -> Any:
         with self._compiled.context.run(RunMode.FULL, key):
             return self._compiled(**inputs)
+
+
+def _size_of(key: GraphKey) -> StepSize:
+    if key.num_sequences is None:
+        raise ConfigError(
+            f"capturing the step of {key} with producers: the key has no num_sequences, expected "
+            "the sequences that its metadata is made for; name them in the key"
+        )
+    return StepSize(tokens=key.num_tokens, sequences=key.num_sequences)

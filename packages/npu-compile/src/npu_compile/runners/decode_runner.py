@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError
-from npu_compile.runners.recorded_plans import RecordedPlans
+from npu_compile.runners.producing.produced_plans import plans_of
+from npu_compile.runners.producing.step_producers import require_produced_steps
 from npu_compile.runners.runner_arguments import (
     require_callable,
     require_model_and_inputs,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
+    from npu_compile.runners.producing.step_producers import StepProducers
     from npu_compile.runners.several_steps.repeated_steps import Advance
     from npu_compile.runners.step_runner import DecodeObserver
 
@@ -73,6 +75,8 @@ class DecodeRunner(StepRunner):
             the model does not take.
         growing: with `advance`: names of the lengths that count the tokens of each sequence in the
             cache, which grow by 1 at each step. A length of 0 stays 0: a row of padding has none.
+        producers: makes metadata of attention on the device, see `StepProducers`; not with
+            `advance`.
 
     Attributes:
         compiled: as given.
@@ -84,7 +88,7 @@ class DecodeRunner(StepRunner):
             not applicable; no input has one row per token; an argument has the wrong type; or the
             inputs do not match the model's arguments; there are several `steps` without `advance`,
             or `advance` with another `query_length`, or without ``set_lengths`` in a mode that
-            needs it.
+            needs it; or `producers` do not fit the other arguments.
     """
 
     def __init__(
@@ -102,9 +106,16 @@ class DecodeRunner(StepRunner):
         steps: int = 1,
         advance: Advance | None = None,
         growing: Collection[str] = (),
+        producers: StepProducers | None = None,
     ) -> None:
         doing = "making a decode runner"
         _require_repeatable(steps, advance, growing, query_length)
+        if producers is not None and advance is not None:
+            raise ConfigError(
+                f"{doing} with producers: expected no advance, since each of its {steps} steps "
+                "needs metadata of lengths of its own, which producers make once for each replay; "
+                "run one step a replay, or leave producers out"
+            )
         require_model_and_inputs(doing, compiled, inputs, allows_more=advance is not None)
         if set_lengths is not None:
             require_callable(doing, "set_lengths", set_lengths, "leave it out without one")
@@ -146,7 +157,16 @@ class DecodeRunner(StepRunner):
                 "making a decode runner with shadow_every: set_lengths is needed, since a step "
                 "that is compared runs eagerly too; pass what makes attention see its lengths"
             )
-        plans, call = RecordedPlans(recorder, lane, groups), None
+        require_produced_steps(doing, producers, form, modes, compiled.config.shadow_every)
+        call = None
+        plans = plans_of(
+            compiled,
+            producers,
+            lambda key: form.step_size(key.num_tokens),
+            recorder=recorder,
+            lane=lane,
+            groups=groups,
+        )
         if advance is not None:
             repeated = RepeatedSteps(
                 compiled,

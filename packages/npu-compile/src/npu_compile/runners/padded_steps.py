@@ -52,18 +52,19 @@ class PaddedSteps:
         largest = max(self._sizes.values(), default=StepSize(tokens=0, sequences=0))
         self._inputs = StaticInputs(form.inputs, largest=largest, device=compiled.device)
 
-    def check(self, key: GraphKey, inputs: Mapping[str, Tensor], *, least: int) -> StepSize:
+    def check(self, key: GraphKey | None, inputs: Mapping[str, Tensor], *, least: int) -> StepSize:
         """Return the size of a batch that is to run under a key; launches nothing.
 
         Args:
-            key: the key of the graph.
+            key: the key of the graph; ``None`` if the batch is not padded.
             inputs: one tensor ``[rows, ...]`` for each input, on the CPU or the device.
             least: minimum number of rows.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
         """
-        return self._inputs.check(inputs, size=self._sizes[key], least=least)
+        size = _ANY_SIZE if key is None else self._sizes[key]
+        return self._inputs.check(inputs, size=size, least=least)
 
     def load_and_call(
         self, key: GraphKey, mode: RunMode, inputs: Mapping[str, Tensor], own: StepSize
@@ -76,12 +77,7 @@ class PaddedSteps:
             return self._call(**static.views(size))
 
     def call_eagerly(self, inputs: Mapping[str, Tensor]) -> Any:
-        """Run a batch of any size eagerly, without padding.
-
-        Raises:
-            InputError: as for :meth:`PackedLayout.check`; nothing was launched.
-        """
-        self._inputs.check(inputs, size=_ANY_SIZE)
+        """Run a checked batch of any size eagerly, without padding."""
         placed = self._inputs.place(inputs)
         with self.compiled.context.run(RunMode.EAGER):
             return self._call(**placed)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError
-from npu_compile.runners.recorded_plans import RecordedPlans
+from npu_compile.runners.producing.produced_plans import plans_of
+from npu_compile.runners.producing.step_producers import require_produced_steps
 from npu_compile.runners.runner_arguments import (
     require_callable,
     require_model_and_inputs,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
+    from npu_compile.runners.producing.step_producers import StepProducers
 
 
 class PrefillRunner(StepRunner):
@@ -56,13 +58,15 @@ class PrefillRunner(StepRunner):
         lane: the update lane of the device; required if the run mode is ``FULL``.
         groups: the parameter groups of the update plans; required if the run mode is ``FULL``.
             Short batches are padded in all of them, as with ``ParameterGroup(pad=True)``.
+        producers: makes metadata of attention on the device, see `StepProducers`.
 
     Attributes:
         compiled: as given.
 
     Raises:
         ConfigError: An argument has the wrong type, or the inputs do not match the model's
-            arguments; or mode ``full`` has no recorder, lane or groups.
+            arguments; or mode ``full`` has no recorder, lane or groups; or `producers` do not fit
+            the other arguments.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class PrefillRunner(StepRunner):
         recorder: Recorder | None = None,
         lane: UpdateLane | None = None,
         groups: Mapping[str, ParameterGroup] | None = None,
+        producers: StepProducers | None = None,
     ) -> None:
         doing = "making a prefill runner"
         require_model_and_inputs(doing, compiled, inputs)
@@ -98,11 +103,21 @@ class PrefillRunner(StepRunner):
         padded = {
             name: dataclasses.replace(group, pad=True) for name, group in (groups or {}).items()
         }
+        form = PrefillForm(inputs, max_sequences=max_sequences)
+        require_produced_steps(doing, producers, form, modes if sizes else (), config.shadow_every)
+        plans = plans_of(
+            compiled,
+            producers,
+            lambda key: form.step_size(key.num_tokens),
+            recorder=recorder,
+            lane=lane,
+            groups=padded,
+        )
         super().__init__(
             compiled,
-            PrefillForm(inputs, max_sequences=max_sequences),
+            form,
             run_modes=modes,
             sizes=sizes,
-            plans=RecordedPlans(recorder, lane, padded),
+            plans=plans,
             set_lengths=set_lengths,
         )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
+    from npu_compile.inputs.step_size import StepSize
     from npu_graph_runtime import GraphKey
 
 
@@ -71,8 +72,46 @@ class RecordedPlans:
     ) -> Any:
         """Replay a graph with the lengths of a step, and return the result of `replay`."""
         assert self.lane is not None  # noqa: S101
-        parameters = StepParameters(key=key, groups=lengths)
-        return self.lane.run(self.by_key[key], parameters, replay)
+        parameters = StepParameters(key=key, groups=self.updating(lengths))
+        replaying = self.replaying(key, lengths, replay)
+        return self.lane.run(self.by_key[key], parameters, replaying)
+
+    def prepare(self, key: GraphKey, shown: object) -> None:
+        """Make ready for a step of padding; here that is all done by what showed its lengths.
+
+        Args:
+            key: of the step.
+            shown: what the function that showed its lengths to attention returned.
+        """
+
+    def make_metadata(self, lengths: Mapping[str, Mapping[str, Lengths]], size: StepSize) -> None:
+        """Make the metadata of a step that does not replay as one graph; here it has none.
+
+        Args:
+            lengths: of the step.
+            size: of the step, as its lengths describe it.
+        """
+
+    def updating(
+        self, lengths: Mapping[str, Mapping[str, Lengths]]
+    ) -> Mapping[str, Mapping[str, Lengths]]:
+        """Return those lengths that attention is updated with; here all."""
+        return lengths
+
+    def replaying(
+        self,
+        key: GraphKey,  # noqa: ARG002 - of those with producers
+        lengths: Mapping[str, Mapping[str, Lengths]] | None,  # noqa: ARG002
+        replay: Callable[[], Any],
+    ) -> Callable[[], Any]:
+        """Return a function that replays a graph, and does what comes in front of it.
+
+        Args:
+            key: of the graph.
+            lengths: of the step; ``None`` for a step of padding.
+            replay: queues the replay.
+        """
+        return replay
 
     def drain(self) -> None:
         """Wait for the lane's thread; its launches would otherwise be captured, or rejected."""

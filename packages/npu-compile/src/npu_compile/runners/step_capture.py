@@ -33,7 +33,7 @@ class StepCapture:
     """
 
     def __init__(
-        self, steps: PaddedSteps, plans: RecordedPlans, prepare: Callable[[int], None]
+        self, steps: PaddedSteps, plans: RecordedPlans, prepare: Callable[[int], object]
     ) -> None:
         plans.drain()
         self._steps = steps
@@ -41,8 +41,8 @@ class StepCapture:
         self._prepare = prepare
 
     def prepare(self, key: GraphKey) -> None:
-        """Set the attention lengths of a step of padding."""
-        self._prepare(key.num_tokens)
+        """Set the attention lengths of a step of padding, and make its metadata."""
+        self._plans.prepare(key, self._prepare(key.num_tokens))
 
     def capture(self, key: GraphKey, mode: RunMode) -> None:
         """Capture the graph of a key and, in mode ``FULL``, keep its update plan.
@@ -97,7 +97,7 @@ class StepCapture:
 
         def step() -> Any:
             steps.reverse()
-            return lane.run(*steps[0], replay)
+            return lane.run(*steps[0], self._plans.replaying(key, None, replay))
 
         def release() -> None:
             try:

@@ -115,6 +115,21 @@ class StepForm:
             num_tokens=rows, num_sequences=sequences, uniform=uniform, extra=self._variant
         )
 
+    @property
+    def counts_sequences(self) -> bool:
+        """Whether the inputs of a step say how many sequences it has."""
+        return self._query_length is not None or self._by_sequence is not None
+
+    def shown_size(self, own: StepSize, key: GraphKey | None) -> StepSize:
+        """Return the size that the lengths of a step describe: padded or the batch's own.
+
+        Args:
+            own: size of the batch.
+            key: the key of a padded step.
+        """
+        is_padded = key is not None and self._query_length is not None
+        return self.step_size(key.num_tokens) if key is not None and is_padded else own
+
     def given(self, inputs: Mapping[str, Tensor]) -> StepSize:
         """Return the size of a batch from its inputs, without checking them any further.
 

@@ -190,7 +190,7 @@ class StepRunner:
 
     def capture(
         self,
-        prepare: Callable[[int], None],
+        prepare: Callable[[int], object],
         *,
         on_captured: Callable[[int, int, int], None] | None = None,
         on_forecast: Callable[[CapturePlan], None] | None = None,
@@ -203,7 +203,8 @@ class StepRunner:
         Args:
             prepare: called with each size before the model runs. It must set attention lengths for
                 that many padded rows, in :meth:`padded_sequences` sequences. If prefill
-                runs in segments or eagerly, lengths of no sequence are enough.
+                runs in segments or eagerly, lengths of no sequence are enough. With
+                `producers` it returns the lengths, by parameter group.
             on_captured: called after each size with (size, sizes done, total sizes).
             on_forecast: called once with the plan if the configuration has a ``capture_budget``,
                 when two sizes are captured and the total is forecast.
@@ -213,7 +214,8 @@ class StepRunner:
                 `npu_graph_runtime.planning.RunModeChooser`.
 
         Raises:
-            ConfigError: No size fits ``capture_budget``, or ``prepare`` is not callable.
+            ConfigError: No size fits ``capture_budget``, or ``prepare`` is not callable, or
+                returns no lengths though there are `producers`.
             RunnerStateError: This runner, or another one of the model, has captured already.
                 Captured graphs stay as they are.
             DeviceError: The device rejected a capture, and the configuration does not skip the
@@ -237,7 +239,7 @@ class StepRunner:
             raise
 
     def capture_next(
-        self, prepare: Callable[[int], None], *, exchange: Exchange | None = None
+        self, prepare: Callable[[int], object], *, exchange: Exchange | None = None
     ) -> int | None:
         """Capture the largest remaining size, for engines that serve in the meantime.
 
@@ -312,7 +314,9 @@ class StepRunner:
         Raises:
             InputError: An input does not match its declaration, or rows and sequences do not match
                 each other; nothing was launched.
-            StepParameterError: The lengths do not fit; nothing was launched.
+            StepParameterError: The lengths do not fit, or need more than a bound of a producer;
+                nothing was launched.
+            ProducerError: A producer failed; nothing was replayed.
             OutputError: An output does not have one row for each row, or each sequence.
             ShadowDifferenceError: The step was compared (``shadow_every``), and the results of its
                 graph and its eager run differ.
@@ -392,6 +396,7 @@ class StepRunner:
         ):
             self._set_lengths(lengths)
         if mode is not RunMode.FULL:
+            self._make_metadata(lengths, own, key)
             call = partial(self._steps.load_and_call, key, mode, inputs, own)
             return call() if shadow is None else shadow.run(call, num_tokens=own.tokens), 0.0
         replay = partial(self._run_updated, key, inputs, own, lengths)
@@ -421,10 +426,12 @@ class StepRunner:
             reason = "without a capture size"
         if limit:
             reason = f"larger than {limit}"
+        self._steps.check(None, inputs, least=1)
         if self._set_lengths is not None:
             self._set_lengths(lengths)
         elif RunMode.FULL in self._schedule.run_modes and (
-            lengths or any(plan.updates for plan in self._plans.by_key.values())
+            self._plans.updating(lengths)
+            or any(plan.updates for plan in self._plans.by_key.values())
         ):
             why = f"it is {reason}" if limit else reason
             raise RunnerStateError(
@@ -432,6 +439,7 @@ class StepRunner:
                 f"eagerly ({why}), and nothing would show its lengths to attention; pass "
                 "set_lengths to the runner, or add a capture size"
             )
+        self._make_metadata(lengths, own, None)
         output = self._steps.call_eagerly(inputs)
         if limit and limit not in self._warned_of:
             self._warned_of.add(limit)
@@ -443,6 +451,17 @@ class StepRunner:
             )
         self._counts.note(own.tokens, reason)
         return output
+
+    def _make_metadata(
+        self,
+        lengths: Mapping[str, Mapping[str, Lengths]],
+        own: StepSize,
+        key: GraphKey | None,
+    ) -> None:
+        """Make the metadata of a step that does not replay as one graph."""
+        size = self._form.shown_size(own, key)
+        if size.tokens:
+            self._plans.make_metadata(lengths, size)
 
     def _warn_of_missed(self) -> None:
         """Warn once if most of many steps is padding, after all sizes are captured."""

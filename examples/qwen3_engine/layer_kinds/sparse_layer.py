@@ -12,14 +12,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from mode_matrix.layer_kinds.step_metadata import CHOSEN, HEADS, WIDTH, Rule
+from qwen3_engine.layer_kinds.step_metadata import CHOSEN, HEADS, WIDTH, Rule
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, write_cache
 from qwen3_engine.qwen3.model import Qwen3Layer
 from qwen3_engine.qwen3.model_operator import ModelOperator
 
 if TYPE_CHECKING:
     from attn_update import Recorder
-    from mode_matrix.layer_kinds.step_metadata import StepMetadata
+    from qwen3_engine.layer_kinds.step_metadata import StepMetadata
     from qwen3_engine.qwen3.attention import Mark
     from qwen3_engine.serving.step_state import StepState
 
@@ -128,7 +128,7 @@ class SparseLayer(Qwen3Layer):
         seed: int,
     ) -> None:
         nn.Module.__init__(self)
-        self._config = layer._config
+        self.config = layer.config
         self._operator = operator
         self.layer_name = layer.layer_name
         for name in ("input_norm", "post_attention_norm", "gate_up", "down"):
@@ -143,7 +143,7 @@ class SparseLayer(Qwen3Layer):
             shape = (num_blocks, BLOCK_SIZE, 1, width)
             return torch.zeros(shape, dtype=like.dtype, device=like.device)
 
-        hidden = self._config.hidden_size
+        hidden = self.config.hidden_size
         self.query, self.output = weight(HEADS * WIDTH, hidden), weight(hidden, HEADS * WIDTH)
         self.norm = nn.Parameter(torch.ones(WIDTH).to(like), requires_grad=False)
         self.key = weight(WIDTH, hidden)

@@ -101,7 +101,7 @@ class LinearLayer(Qwen3Layer):
 
     def __init__(self, layer: Qwen3Layer, operator: LinearAttentionOperator, num_rows: int) -> None:
         nn.Module.__init__(self)
-        self._config = config = layer._config
+        self.config = config = layer.config
         self._operator = operator
         for name, parameter in layer.named_parameters():
             self.register_parameter(name, parameter)
@@ -119,16 +119,16 @@ class LinearLayer(Qwen3Layer):
     def attend(
         self,
         normed: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        slot_mapping: torch.Tensor,
+        cos: torch.Tensor,  # noqa: ARG002 - called like a layer of full attention
+        sin: torch.Tensor,  # noqa: ARG002
+        slot_mapping: torch.Tensor,  # noqa: ARG002
         block_table: torch.Tensor,
     ) -> torch.Tensor:
         """Return the attention output ``[T, hidden_size]`` of normed hidden states of that shape.
 
         Values have the heads of the example's queries, queries and keys those of its keys.
         """
-        config = self._config
+        config = self.config
         heads, key_heads, dim = config.num_heads, config.num_kv_heads, config.head_dim
         sizes = [config.q_size, config.kv_size, config.kv_size]
         value, query, key = F.linear(normed, self.qkv).split(sizes, dim=-1)  # type: ignore[no-untyped-call]

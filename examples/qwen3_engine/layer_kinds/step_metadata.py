@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attn_update.kinds import DeviceLengthAttention, metadata_kinds
-from attn_update.producers import Producer, ProducerLane, ProducerStep
+from attn_update.producers import Producer, ProducerLane
+from npu_compile import StepProducers, StepSize
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Mapping
 
-    from attn_update import Recorder
     from npu_graph_runtime import GraphDevice
 
 HEADS, WIDTH, WINDOW, CHOSEN = 2, 512, 128, 512
+GROUP, QUERIES, KEYS = "default", "actual_seq_lengths", "actual_seq_lengths_kv"
 
 
 class Rule(str, Enum):
@@ -53,9 +54,7 @@ class StepMetadata:
         self.buffers = {rule: zeros(1024) for rule in Rule}
         self.lane = ProducerLane(device)
         self._most = {"max_seqlen_q": max_tokens, "max_seqlen_ori_kv": max_keys}
-        self._captured: dict[Hashable, int] = {}
         self._made: dict[int, list[Producer]] = {}
-        self._sequences = 0
 
     def lengths(self, rule: Rule, sequences: int) -> dict[str, Any]:
         """Return what attention and the operator that makes its metadata are both given."""
@@ -72,44 +71,28 @@ class StepMetadata:
             given |= {"seqused_cmp_kv": self.keys[:sequences], "cmp_ratio": 1, "cmp_mask_mode": 3}
         return given
 
-    def make_now(self, query_ends: Sequence[int], keys: Sequence[int]) -> None:
-        """Make the metadata of a step without a graph."""
-        self._sequences = len(keys)
-        self.lane.run_now(self.producers(len(keys)), (query_ends, keys))
+    def step_producers(self, *, captured: bool) -> StepProducers:
+        """Return the door of a runner: the lengths are made beside a graph, the rest anywhere.
 
-    @contextmanager
-    def recording(self, recorder: Recorder) -> Iterator[None]:
-        """Let the layers captured inside the context wait for the producers.
-
-        The graph is of as many sequences as the latest step. Does nothing where no layer is
-        recorded, as in a piece between two layers.
+        Args:
+            captured: whether metadata is made inside the graphs, from lengths that each step
+                writes.
         """
-        key = recorder.recorded_key
-        if key is None:
-            yield
-            return
-        with self.lane.recording(recorder, self.producers(self._sequences)):
-            yield
-        self._captured[key] = self._sequences
+        return StepProducers(
+            lane=self.lane,
+            make=lambda size: self.producers(size.sequences)[1 if captured else 0 :],
+            needs=partial(self.needs, is_whole=not captured),
+            captured=captured,
+            write_inputs=self.write_lengths if captured else None,
+            groups={GROUP},
+        )
 
-    def step(self, key: Hashable, query_ends: Sequence[int], keys: Sequence[int]) -> ProducerStep:
-        """Return the step of a graph; sequences that it does not have get no row and no key."""
-        sequences = self._captured[key]
-        missing = sequences - len(keys)
-        total = query_ends[-1] if query_ends else 0
-        ends, keys = [*query_ends, *[total] * missing], [*keys, *[0] * missing]
-        rows = [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-        longest = {"batch_size": sequences, "max_seqlen_q": max(rows)}
-        longest["max_seqlen_ori_kv"] = max(keys)
-        needs = {
-            rule.value: {
-                **longest,
-                "max_seqlen_cmp_kv": max(keys) if rule is Rule.CHOSEN else 0,
-            }
-            for rule in Rule
-        }
-        needs["lengths"] = {"sequences": sequences}
-        return ProducerStep(key=key, needs=needs, values=(ends, keys))
+    def write_lengths(self, size: StepSize, lengths: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the lengths of a step; sequences that it does not have get no row and no key."""
+        ends, keys = _filled(size.sequences, lengths)
+        for buffer, own in ((self.query_ends, [0, *ends]), (self.keys, keys)):
+            pinned = torch.tensor(own, dtype=torch.int32).pin_memory()
+            buffer[: len(own)].copy_(pinned, non_blocking=True)
 
     def producers(self, sequences: int) -> list[Producer]:
         """Return the producers of a step with so many sequences; the first makes its lengths."""
@@ -119,16 +102,27 @@ class StepMetadata:
             self._made[sequences] = made
         return self._made[sequences]
 
+    def needs(
+        self, size: StepSize, lengths: Mapping[str, Mapping[str, Any]], *, is_whole: bool
+    ) -> dict[str, dict[str, int]]:
+        """Return what a step of a graph needs of each bound; `is_whole` with its lengths."""
+        ends, keys = _filled(size.sequences, lengths)
+        rows = [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        longest = {"batch_size": size.sequences, "max_seqlen_q": max(rows)}
+        longest["max_seqlen_ori_kv"] = max(keys)
+        needs = {"lengths": {"sequences": size.sequences}} if is_whole else {}
+        for rule in Rule:
+            chosen = max(keys) if rule is Rule.CHOSEN else 0
+            needs[rule.value] = {**longest, "max_seqlen_cmp_kv": chosen}
+        return needs
+
     def _lengths_producer(self, sequences: int) -> Producer:
-        ends, keys = self.query_ends[: sequences + 1], self.keys[:sequences]
-
-        def launch(values: tuple[Sequence[int], Sequence[int]]) -> None:
-            for buffer, own in ((ends, [0, *values[0]]), (keys, values[1])):
-                pinned = torch.tensor(own, dtype=torch.int32).pin_memory()
-                buffer.copy_(pinned, non_blocking=True)
-
+        size = StepSize(tokens=sequences, sequences=sequences)
         return Producer(
-            name="lengths", launch=launch, buffers=(ends, keys), bounds={"sequences": sequences}
+            name="lengths",
+            launch=partial(self.write_lengths, size),
+            buffers=(self.query_ends[: sequences + 1], self.keys[:sequences]),
+            bounds={"sequences": sequences},
         )
 
     def _metadata_producer(self, rule: Rule, sequences: int) -> Producer:
@@ -149,3 +143,12 @@ class StepMetadata:
         return Producer.calling(
             kind.metadata[0], name=rule.value, arguments=arguments, buffer=self.buffers[rule]
         )
+
+
+def _filled(
+    sequences: int, lengths: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[int], list[int]]:
+    given = lengths[GROUP]
+    missing = sequences - len(given[KEYS])
+    ends = given[QUERIES]
+    return [*ends, *[ends[-1]] * missing], [*given[KEYS], *[0] * missing]

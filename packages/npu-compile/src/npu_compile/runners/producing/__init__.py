@@ -1,0 +1,1 @@
+"""Producers of attention's metadata, in the steps of runners."""
