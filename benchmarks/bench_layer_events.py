@@ -65,7 +65,6 @@ def replayed(
         run_mode=RunMode.FULL,
         name="model",
         around_capture=None if events is None else events.around_capture,
-        around_replay=None if events is None else events.around_replay,
     )
     x = torch.zeros(4, device=device.torch_device)
     span = context.run(RunMode.FULL, KEY)

@@ -99,12 +99,11 @@ class SendingModel(SparseModel):
         return SentStep(**given, hidden=hidden, slots=slots, rows=rows)
 
     def replay_graph(self, drawn: DrawnStep) -> None:
-        """Replay the graph, as one step of the layer events."""
+        """Replay the graph, which is one step of the layer events."""
         assert isinstance(drawn, SentStep)
         self.hidden.copy_(drawn.hidden)
         self.slots.copy_(drawn.slots)
-        with self.events.around_replay(self.graph_key):
-            super().replay_graph(drawn)
+        super().replay_graph(drawn)
 
     def read(self, layer: int, slots: torch.Tensor) -> torch.Tensor:
         """Return the rows of a layer's cache, read on the current stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -76,35 +76,59 @@ def test_guard_outside_of_a_capture_of_the_device_says_so() -> None:
     graph.replay()
 
 
-def test_refusals_that_do_not_wait_for_updates_are_asked_first_and_each_once() -> None:
-    device, values, asked = FakeDevice(), torch.zeros(1), list[str]()
+def test_launch_is_wrapped_once_and_only_where_no_guard_refuses() -> None:
+    device, values, said = FakeDevice(), torch.zeros(1), list[str]()
+    refusals: list[str | None] = [None]
 
-    def ask(name: str, problem: str | None = None) -> Callable[[object], str | None]:
-        def refusal(_: object) -> str | None:
-            asked.append(name)
-            return problem
+    def wrap(
+        name: str,
+    ) -> Callable[[Callable[[Any], None], Callable[[], Any]], Callable[[], None]]:
+        def wrapped(launch: Callable[[Any], None], graph: Callable[[], Any]) -> Callable[[], None]:
+            def replay() -> None:
+                said.append(name)
+                launch(graph())
 
-        return refusal
+            return replay
 
-    first, refuses = ask("first"), ask("refuses", "not now")
+        return wrapped
+
+    inner, outer = wrap("inner"), wrap("outer")
     graph = device.create_graph()
+    assert not device.wrap_replays(inner)
     with device.capture(graph, pool=device.create_memory_pool()):
         values.add_(1)
-        assert device.guard_replays(first, waits_for_updates=False)
-        assert device.guard_replays(first, waits_for_updates=False)
-    assert not device.is_guarded(graph)
+        assert device.wrap_replays(inner)
+        assert device.guard_replays(lambda _: "replaced")
+        assert device.guard_replays(lambda _: refusals[-1])
+        assert device.wrap_replays(outer)
+        assert device.wrap_replays(inner)
+    assert not device.wrap_replays(inner)
     graph.replay()
-    assert asked == ["first"]
-    graph = device.create_graph()
-    with device.capture(graph, pool=device.create_memory_pool()):
-        values.add_(1)
-        device.guard_replays(ask("replaced"))
-        device.guard_replays(refuses)
-        device.guard_replays(first, waits_for_updates=False)
-    assert device.is_guarded(graph)
+    assert said == ["outer", "inner"]
+    refusals.append("not now")
     with pytest.raises(ReplayRefusedError, match="not now"):
         graph.replay()
-    assert asked == ["first", "first", "refuses"]
+    assert said == ["outer", "inner"]
+    assert values.item() == 1
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_wrapped_graph_dies_with_its_last_reference(is_guarded: bool) -> None:
+    device = FakeDevice()
+    graph = device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool()):
+        torch.zeros(1).add_(1)
+        device.wrap_replays(lambda launch, graph: lambda: launch(graph()))
+        if is_guarded:
+            device.guard_replays(lambda _: None)
+    assert device.is_guarded(graph) is is_guarded
+    reference = weakref.ref(graph)
+    gc.disable()
+    try:
+        del graph
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_guarded_graph_that_its_refusal_reaches_is_collected() -> None:

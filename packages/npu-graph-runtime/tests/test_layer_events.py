@@ -20,6 +20,8 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
+from npu_graph_runtime.capturing.captured_segment import CapturedSegment
 from npu_graph_runtime.errors import LayerEventError, ReplayRefusedError
 
 if TYPE_CHECKING:
@@ -57,7 +59,6 @@ class Model:
             run_mode=run_mode,
             name="model",
             around_capture=self.events.around_capture,
-            around_replay=self.events.around_replay,
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -274,22 +275,57 @@ def test_unknown_name_and_step_that_is_over_are_refused(device: GraphDevice) -> 
     device.synchronize()
 
 
-def test_graph_that_was_captured_without_the_events_is_refused(device: GraphDevice) -> None:
-    model, other = Model(device), LayerEvents(device)
+def test_graph_that_was_captured_without_the_events_makes_no_step(device: GraphDevice) -> None:
+    model = Model(device)
     graphed = GraphedCallable(
         model.forward,
         device=device,
         context=model.context,
         run_mode=RunMode.FULL,
         name="model",
-        around_replay=other.around_replay,
     )
     session = CaptureSession(device=device, context=model.context)
     with torch.no_grad(), model.context.run(RunMode.FULL, KEY):
         with session:
             graphed(model.x)
-        with pytest.raises(LayerEventError, match="captured without them"):
-            graphed(model.x)
+        graphed(model.x)
+    with pytest.raises(LayerEventError, match="no step was replayed yet"):
+        _ = model.events.current
+    device.synchronize()
+
+
+def test_capture_that_records_no_name_is_refused(device: GraphDevice) -> None:
+    model = Model(device)
+    model.names, names = (), model.names
+    model.caches, caches = [], model.caches
+    with pytest.raises(LayerEventError, match="has recorded no name"):
+        model.capture()
+    model.names, model.caches = names, caches
+    model.capture()
+    model.replay(1)
+    model.events.current.synchronize("layers.3.kv")
+
+
+def test_capture_that_is_not_the_devices_own_is_refused(npu: NpuDevice) -> None:
+    events = LayerEvents(npu)
+    native: Any = vars(torch)["npu"]
+    graph = native.NPUGraph()
+    with (
+        pytest.raises(LayerEventError, match=r"this thread captures no graph by capture\(\)"),
+        events.around_capture(KEY),
+        native.graph(graph),
+    ):
+        events.record("kv")
+    graph.reset()
+
+
+def test_device_that_cannot_wrap_replays_is_refused() -> None:
+    class _OtherDevice:
+        name = "other:0"
+
+    other: Any = _OtherDevice()
+    with pytest.raises(LayerEventError, match="a _OtherDevice has no wrap_replays"):
+        LayerEvents(other)
 
 
 def test_graph_is_captured_again_after_its_release(device: GraphDevice) -> None:
@@ -307,59 +343,198 @@ def test_graph_is_captured_again_after_its_release(device: GraphDevice) -> None:
             step.wait("layers.3.kv")
 
 
-def replay_twice(graph: DeviceGraph) -> None:
-    for _ in range(2):
-        graph.replay()
-
-
 @pytest.mark.parametrize("run_mode", [RunMode.FULL, RunMode.BREAKABLE], ids=lambda mode: mode.name)
-def test_graph_is_replayed_once_in_each_step_and_never_outside(
-    device: GraphDevice, run_mode: RunMode
-) -> None:
+def test_every_replay_is_a_step_whoever_replays(device: GraphDevice, run_mode: RunMode) -> None:
     model = Model(device, run_mode=run_mode)
     model.capture()
-    model.replay(1)
-    model.events.current.synchronize("layers.3.kv")
     graph = model.graphed.graph_of(KEY)
-    with pytest.raises(ReplayRefusedError, match="outside of a step"):
-        graph.replay()
+    with torch.no_grad():
+        for value in range(4):
+            model.x.fill_(value)
+            graph.replay()
+            step = model.events.current
+            if value % 2:
+                step.wait("layers.1.kv")
+            # Two replays, and nobody has asked for anything of the first.
+            graph.replay()
+            with pytest.raises(LayerEventError, match="replayed again"):
+                step.wait("layers.2.kv")
+            model.events.current.synchronize("layers.3.kv")
+            assert model.caches[3].tolist() == [value + LAYERS] * 4
+    # Without its events the graph is like any other.
+    model.events.release(KEY)
+    model.x.fill_(9)
+    graph.replay()
+    device.synchronize()
+    assert model.caches[3].tolist() == [9.0 + LAYERS] * 4
+    with pytest.raises(LayerEventError, match="replayed again or released"):
+        model.events.current.wait("layers.3.kv")
+
+
+def segments_of(model: Model) -> list[DeviceGraph]:
+    graph = model.graphed.graph_of(KEY)
+    assert isinstance(graph, SegmentedGraph)
+    return [each.graph for each in graph.segments if isinstance(each, CapturedSegment)]
+
+
+def test_segment_out_of_order_is_refused(device: GraphDevice) -> None:
+    model = Model(device, run_mode=RunMode.BREAKABLE)
+    model.capture()
+    first, second, third, *_ = segments_of(model)[1:]
+    for before in ((), (first,), (first, second, third)):
+        for segment in before:
+            segment.replay()
+        with pytest.raises(ReplayRefusedError, match=r"replaying segment . of"):
+            (second if before != (first,) else third).replay()
     model.replay(2)
     model.events.current.synchronize("layers.3.kv")
     assert model.caches[3].tolist() == [2.0 + LAYERS] * 4
-    with (
-        pytest.raises(ReplayRefusedError, match="a second time in one step"),
-        model.events.around_replay(KEY),
-    ):
-        replay_twice(graph)
-    device.synchronize()
-    model.graphed.release(KEY)
-    model.capture()
-    with pytest.raises(LayerEventError, match="was not replayed"), model.events.around_replay(KEY):
-        pass
-    model.graphed.release(KEY)
-    model.capture()
-    model.replay(3)
-    model.events.current.synchronize("layers.3.kv")
-    # Without its events the graph is like any other.
-    graph = model.graphed.graph_of(KEY)
-    model.events.release(KEY)
-    graph.replay()
-    device.synchronize()
 
 
-def test_replay_that_failed_is_not_waited_for() -> None:
+class _LostError(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize("asked", [(), ("layers.0.kv", "layers.3.kv")])
+def test_step_that_stopped_halfway_is_over_and_the_next_one_is_right(
+    device: GraphDevice, asked: tuple[str, ...]
+) -> None:
+    model = Model(device, run_mode=RunMode.BREAKABLE)
+    fails_at, calls = 0, 0
+    seen: list[str] = []
+
+    def between(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == fails_at:
+            with pytest.raises(LayerEventError, match="later replay has failed") as caught:
+                model.events.current.wait("layers.0.kv")
+            seen.append(str(caught.value))
+            raise _LostError
+        return x + 0
+
+    model.between = runs_eagerly(model.context)(between)
+    model.capture()
+    for value in range(6):
+        model.replay(value)
+        step = model.events.current
+        for name in asked:
+            step.wait(name)
+        calls, fails_at = 0, 3 + value % 2
+        with pytest.raises(_LostError):
+            model.replay(100)
+        for late in (step, model.events.current):
+            with pytest.raises(LayerEventError, match="later replay has failed"):
+                late.wait("layers.1.kv")
+        fails_at = 0
+        model.replay(value)
+        step = model.events.current
+        for name in (*asked, "layers.2.kv"):
+            step.synchronize(name)
+        assert model.caches[2].tolist() == [value + 3.0] * 4
+    assert len(seen) == 6
+
+
+@pytest.mark.parametrize("num_quiet", [0, 1, 3])
+def test_launch_that_failed_makes_no_step(num_quiet: int) -> None:
     device = FakeDevice()
     model = Model(device)
     model.capture()
-    around = model.events.around_replay(KEY)
-    with pytest.raises(RuntimeError, match="lost"), around:
-        raise RuntimeError("lost")
-    with pytest.raises(LayerEventError, match="failed at its last replay"):
-        model.replay(1)
-    model.graphed.release(KEY)
-    model.capture()
     model.replay(1)
+    step = model.events.current
+    step.wait("layers.0.kv")
+    for _ in range(num_quiet):
+        model.replay(1)
+    other = device.create_graph()
+    with device.capture(other, pool=device.create_memory_pool()):
+        # It fails before the launch where it has to wait for a relay.
+        with pytest.raises(RuntimeError, match=r"which captures|is capturing and waits"):
+            model.graphed.graph_of(KEY).replay()
+        torch.zeros(1).add_(1)
+    for late in (step, model.events.current):
+        with pytest.raises(LayerEventError, match="later replay has failed"):
+            late.wait("layers.0.kv")
+    model.replay(5)
     model.events.current.synchronize("layers.0.kv")
+    assert model.caches[0].tolist() == [6.0] * 4
+
+
+def test_question_during_a_launch_is_refused(device: GraphDevice) -> None:
+    model = Model(device, run_mode=RunMode.BREAKABLE)
+    asked: list[str] = []
+
+    def between(x: torch.Tensor) -> torch.Tensor:
+        if model.graphed.captured_keys:
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join(60)
+        return x + 0
+
+    def ask() -> None:
+        try:
+            model.events.current.wait("layers.0.kv", consumer)
+        except LayerEventError as error:
+            asked.append(str(error))
+
+    consumer = device.create_stream()
+    model.between = runs_eagerly(model.context)(between)
+    model.capture()
+    for value in range(3):
+        model.replay(value)
+        model.events.current.synchronize("layers.0.kv")
+    # Before its first layer a step has not begun: the one before it is asked, if there is one.
+    assert len(asked) == 3 * (LAYERS - 1) + 1
+    assert all("later replay" in each for each in asked[LAYERS:])
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_replay_waits_for_readers_that_said_so(device: GraphDevice, is_fenced: bool) -> None:
+    model = Model(device)
+    model.capture()
+    reader, gate = device.create_stream(), device.create_external_event()
+    copied = torch.zeros(4, device=device.torch_device)
+    for value in (1, 2):
+        model.replay(value)
+        step = model.events.current
+        step.wait("layers.0.kv", reader)
+        gate.wait(reader)
+        gate.reset(reader)
+        with torch.no_grad(), device.use_stream(reader):
+            copied.copy_(model.caches[0])
+        if is_fenced:
+            step.done_reading(reader)
+        model.replay(value + 10)
+        with pytest.raises(LayerEventError, match="noting a reader of step"):
+            step.done_reading(reader)
+        if not is_fenced:
+            # Whoever reads late reads what the next replay wrote.
+            device.current_stream().synchronize()
+        gate.record(device.create_stream())
+        device.synchronize()
+        assert copied.tolist() == [value + 1.0 if is_fenced else value + 11.0] * 4
+        assert model.caches[0].tolist() == [value + 11.0] * 4
+
+
+def test_next_eager_step_waits_for_readers(device: GraphDevice) -> None:
+    model = Model(device)
+    reader, gate = device.create_stream(), device.create_external_event()
+    copied = torch.zeros(4, device=device.torch_device)
+    with torch.no_grad(), device.use_stream(device.create_stream()):
+        with model.events.eager_step() as step:
+            model.forward(model.x)
+        step.wait("layers.0.kv", reader)
+        gate.wait(reader)
+        gate.reset(reader)
+        with device.use_stream(reader):
+            copied.copy_(model.caches[0])
+        step.done_reading(reader)
+        with model.events.eager_step():
+            model.forward(model.x + 10)
+        gate.record(device.create_stream())
+        with pytest.raises(LayerEventError, match="noting a reader of step 1"):
+            step.done_reading(reader)
+    device.synchronize()
+    assert copied.tolist() == [1.0] * 4
 
 
 def test_on_an_npu_two_keys_are_in_flight_together(npu: NpuDevice) -> None:
@@ -399,6 +574,45 @@ def test_wait_that_failed_does_not_let_the_next_one_through() -> None:
     gate.record(opener)
     device.synchronize()
     assert model.events.current.is_reached(name)
+
+
+@pytest.mark.parametrize("run_mode", [RunMode.FULL, RunMode.BREAKABLE], ids=lambda mode: mode.name)
+def test_threads_that_ask_at_any_time_neither_hang_nor_miss_a_step(
+    npu: NpuDevice, run_mode: RunMode, num_calls: int
+) -> None:
+    model = Model(npu, run_mode=run_mode)
+    model.capture()
+    ends, problems, num_reached = False, list[str](), [0, 0]
+
+    def ask_once(which: int, name: str) -> None:
+        try:
+            model.events.current.synchronize(name)
+            num_reached[which] += 1
+        except LayerEventError as error:
+            if "replayed again" not in str(error) and "no step" not in str(error):
+                problems.append(str(error))
+
+    def ask(which: int) -> None:
+        npu.bind_thread()
+        choose = random.Random(which)
+        while not ends:
+            ask_once(which, choose.choice(model.names))
+
+    threads = [threading.Thread(target=ask, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for value in range(num_calls):
+        model.replay(value)
+        if value % 3 == 0:
+            model.events.current.synchronize("layers.3.kv")
+            assert model.caches[3].tolist() == [value + LAYERS] * 4
+    ends = True
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    npu.synchronize()
+    assert problems == []
+    assert all(num_reached)
 
 
 class _FailingGraph:

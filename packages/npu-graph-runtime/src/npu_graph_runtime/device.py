@@ -7,7 +7,7 @@ these protocols as they are, so the hot path has no extra cost.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -232,16 +232,13 @@ class GuardingDevice(Protocol):
     def expected_replay(self) -> ExpectedStep:
         """What the calling thread is about to replay."""
 
-    def guard_replays(
-        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
-    ) -> bool:
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
         """Call back before each replay of the graph that this thread is capturing.
 
         Args:
             refusal: returns why the replay is rejected, or ``None``. Its argument is the ``step``
-                of `expected_replay`. It must not keep the graph alive.
-            waits_for_updates: whether the graph must not be replayed without a step of updates.
-                Only one refusal of a graph does so, the last one; the others are asked before it.
+                of `expected_replay`. It must not keep the graph alive. A second one replaces the
+                first.
 
         Returns:
             Whether there is such a graph, captured by :meth:`GraphDevice.capture`.
@@ -249,6 +246,37 @@ class GuardingDevice(Protocol):
 
     def is_guarded(self, graph: object) -> bool:
         """Return whether the graph must not be replayed without a step of updates."""
+
+
+ReplayWrap: TypeAlias = "Callable[[Callable[[Any], None], Callable[[], Any]], Callable[[], None]]"
+
+
+@runtime_checkable
+class WrappingDevice(Protocol):
+    """An optional part of a device: code runs around each launch of its graphs.
+
+    It runs whatever replays the graph, so nobody can forget it.
+    """
+
+    @property
+    def stream_identity(self) -> Callable[[], object]:
+        """A function that identifies the thread's current stream, faster than `current_stream`."""
+
+    def stream_of(self, identity: object) -> Stream:
+        """Return the stream of a result of `stream_identity`."""
+
+    def wrap_replays(self, wrap: ReplayWrap) -> bool:
+        """Replace the launch of the graph that this thread is capturing.
+
+        Args:
+            wrap: called at once, and once for a graph, with the launch so far and with a weak
+                reference to the graph, which is the argument of that launch. Returns the new
+                launch, which runs in each replay that no guard has rejected, and which must not
+                keep the graph alive.
+
+        Returns:
+            Whether there is such a graph, captured by :meth:`GraphDevice.capture`.
+        """
 
 
 @runtime_checkable

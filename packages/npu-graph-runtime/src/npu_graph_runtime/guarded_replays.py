@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from npu_graph_runtime.device import DeviceGraph
+    from npu_graph_runtime.device import DeviceGraph, ReplayWrap
 
 
 class ExpectedReplay(threading.local):
@@ -28,7 +28,7 @@ class ExpectedReplay(threading.local):
 
 
 class GuardedReplays:
-    """The graphs of one device whose replay may be rejected.
+    """The graphs of one device whose replay may be rejected, or has something around it.
 
     Attributes:
         expected: what the calling thread is about to replay.
@@ -36,68 +36,103 @@ class GuardedReplays:
 
     def __init__(self) -> None:
         self.expected = ExpectedReplay()
-        self._capturing: dict[int, DeviceGraph] = {}
+        self._capturing: dict[int, _GuardedGraph] = {}
         self._guarded: weakref.WeakSet[DeviceGraph] = weakref.WeakSet()
 
     def capturing(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
     ) -> AbstractContextManager[object]:
-        """Return a context manager that captures; `guard` on its thread refers to this graph."""
-        return _GuardedCapture(self._capturing, graph, capture)
+        """Return a context manager that captures; on its thread `guard` refers to this graph."""
+        return _GuardedCapture(self._capturing, _GuardedGraph(graph, self.expected), capture)
 
-    def guard(
-        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
-    ) -> bool:
+    def guard(self, refusal: Callable[[object], str | None]) -> bool:
         """Call back before each replay of the graph that this thread is capturing.
 
         Args:
             refusal: returns why the replay is rejected, or ``None``. Its argument is what the
-                replaying thread is expected to replay. It must not keep the graph alive.
-            waits_for_updates: whether the graph must not be replayed without a step of updates.
-                Only one refusal of a graph does so, the last one; the others are asked before it.
+                replaying thread is expected to replay. It must not keep the graph alive. A second
+                one replaces the first.
 
         Returns:
             Whether there is such a graph.
         """
-        graph: Any = self._capturing.get(threading.get_ident())
-        if graph is None:
+        captured = self._capturing.get(threading.get_ident())
+        if captured is None:
             return False
-        replay: object = vars(graph).get("replay")
-        if not isinstance(replay, _AskingReplay):
-            replay = graph.replay = _AskingReplay(graph, self.expected)
-        asked = replay.asked
-        if not waits_for_updates:
-            if refusal not in asked:
-                asked.insert(0, refusal)
-        elif graph in self._guarded:
-            asked[-1] = refusal
-        else:
-            asked.append(refusal)
-            self._guarded.add(graph)
+        captured.refuse(refusal)
+        self._guarded.add(captured.graph)
+        return True
+
+    def wrap(self, wrap: ReplayWrap) -> bool:
+        """Replace the launch of the graph that this thread is capturing.
+
+        Args:
+            wrap: returns the new launch; see `WrappingDevice.wrap_replays`.
+
+        Returns:
+            Whether there is such a graph.
+        """
+        captured = self._capturing.get(threading.get_ident())
+        if captured is None:
+            return False
+        captured.wrap(wrap)
         return True
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether the graph must not be replayed without a step of updates."""
+        """Return whether the replay of the graph may be rejected."""
         return graph in self._guarded
 
 
-class _AskingReplay:
-    """Asks before each replay of a graph; owned by the graph, so that both can be collected."""
+class _GuardedGraph:
+    """A graph that is being captured, and what its replay does besides."""
 
-    def __init__(self, graph: DeviceGraph, expected: ExpectedReplay) -> None:
-        self.asked: list[Callable[[object], str | None]] = []
-        self._native: Callable[[Any], None] = type(graph).replay
-        # A strong one would keep the graph, and its memory, until garbage is collected.
-        self._graph = weakref.ref(graph)
+    def __init__(self, graph: Any, expected: ExpectedReplay) -> None:
+        self.graph = graph
         self._expected = expected
+        self._wraps: list[ReplayWrap] = []
+        self._launch: Callable[[Any], None] = type(graph).replay
+        # The graph owns its replay: a strong reference would keep both, and the graph's memory,
+        # until garbage is collected.
+        self._reference: Callable[[], Any] = weakref.ref(graph)
+        self._replay = _launching(self._launch, self._reference)
+        self._refusal: Callable[[object], str | None] | None = None
 
-    def __call__(self) -> None:
-        step = self._expected.step
-        for refusal in self.asked:
-            problem = refusal(step)
-            if problem is not None:
-                raise ReplayRefusedError(problem)
-        self._native(self._graph())
+    def refuse(self, refusal: Callable[[object], str | None]) -> None:
+        self._refusal = refusal
+        self._set_replay()
+
+    def wrap(self, wrap: ReplayWrap) -> None:
+        if wrap not in self._wraps:
+            self._wraps.append(wrap)
+            replay = self._replay = wrap(self._launch, self._reference)
+            self._launch = lambda _: replay()
+            self._set_replay()
+
+    def _set_replay(self) -> None:
+        # Functions, because an object with `__call__` costs each replay as much as a wrap does.
+        replay, refusal = self._replay, self._refusal
+        self.graph.replay = replay if refusal is None else _asking(replay, refusal, self._expected)
+
+
+def _launching(launch: Callable[[Any], None], graph: Callable[[], Any]) -> Callable[[], None]:
+    def replay() -> None:
+        launch(graph())
+
+    return replay
+
+
+def _asking(
+    launch: Callable[[], None],
+    refusal: Callable[[object], str | None],
+    expected: ExpectedReplay,
+) -> Callable[[], None]:
+    def replay() -> None:
+        problem = refusal(expected.step)
+        if problem is not None:
+            raise ReplayRefusedError(problem)
+        launch()
+
+    return replay
 
 
 class _GuardedCapture:
@@ -105,8 +140,8 @@ class _GuardedCapture:
 
     def __init__(
         self,
-        capturing: dict[int, DeviceGraph],
-        graph: DeviceGraph,
+        capturing: dict[int, _GuardedGraph],
+        graph: _GuardedGraph,
         capture: AbstractContextManager[object],
     ) -> None:
         self._capturing = capturing

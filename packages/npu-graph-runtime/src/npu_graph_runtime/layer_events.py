@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from npu_graph_runtime.device import GuardingDevice
-from npu_graph_runtime.errors import LayerEventError
+from npu_graph_runtime.device import WrappingDevice
+from npu_graph_runtime.errors import LayerEventError, ReplayRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Collection, Iterator
 
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, GraphDevice, Stream
     from npu_graph_runtime.graph_key import GraphKey
+
+    class _Device(GraphDevice, WrappingDevice, Protocol):
+        pass
+
 
 # Note [how a layer event gets out of a graph]
 #
@@ -31,6 +35,16 @@ if TYPE_CHECKING:
 # clears the word before the replay after that. Whoever asks for the same names in each step pays
 # for their relays, a replay pays for nothing but a wait of the device for the last relay. Relays do
 # nothing but wait for the replay before, so a slow consumer delays no replay.
+#
+# A step is begun by the graph itself: the device runs `_Places.replaying` around each launch, so
+# there is no replay outside of a step. Nobody can ask for a step before its last graph is launched:
+# an event at its end would be recorded in front of it, and a relay would wait for a replay that may
+# fail. A step that failed half-way therefore needs no repair. It has left words of any value and
+# nobody asked in it, so all names are stale in the next one, which sets all words.
+#
+# A replay takes no lock unless somebody has asked. It writes `next_graph` and then reads
+# `is_asked`; whoever asks writes `is_asked` and then reads `next_graph`. So either the replay sees
+# that it was asked, and waits for the lock, or the question sees that the step is over.
 
 
 class LayerEvents:
@@ -39,40 +53,48 @@ class LayerEvents:
     Use it to send the KV cache of a layer while later layers run::
 
         events = LayerEvents(device)
-        decode = GraphedCallable(
-            model, ..., around_capture=events.around_capture, around_replay=events.around_replay
-        )
+        decode = GraphedCallable(model, ..., around_capture=events.around_capture)
         # in the model, after a layer wrote its cache
         events.record("layers.0.kv")
         # after each replay, on any thread
         events.current.wait("layers.0.kv", sending_stream)
 
-    Objects may be shared by threads. Replays of one key come from one thread at a time. Each name
-    of a key takes one captured graph more, with its stream on the device, until it is released.
+    Each replay of a graph that records is a step, whatever replays it. Objects may be shared by
+    threads. Replays of one key come from one thread at a time. Each name of a key takes one
+    captured graph more, with its stream on the device, until it is released.
 
     Args:
-        device: captures and replays the graphs; must have external events.
+        device: captures and replays the graphs; must have external events, and be a
+            `WrappingDevice`, as all devices of this package are.
+
+    Raises:
+        LayerEventError: the device is no `WrappingDevice`.
     """
 
     def __init__(self, device: GraphDevice) -> None:
-        self._device = device
+        if not isinstance(device, WrappingDevice):
+            raise LayerEventError(
+                f"making layer events of {device.name}: a {type(device).__name__} has no "
+                "wrap_replays, expected it, because a step begins where a graph is launched; add "
+                "it as npu_graph_runtime.device.WrappingDevice says"
+            )
+        self._device: _Device = device
         self._stream = device.create_stream()
         self._pool = device.create_memory_pool()
         self._lock = threading.Lock()
         self._places: dict[GraphKey, _Places] = {}
         # torch_npu never frees the word of an external event.
         self._free: list[ExternalEvent] = []
-        self._captured: dict[str, ExternalEvent] | None = None
-        self._replays: _Replays | None = None
+        self._capturing: _Places | None = None
         self._eager: LayerStep | None = None
+        self._last_eager: LayerStep | None = None
         # The latest step, or the graph of the latest replay, which makes its step if asked.
         self._current: LayerStep | _Places | None = None
-        self._latest: _Places | None = None
-        self._num_steps = 0
+        self._numbers = itertools.count(1)
 
     @property
     def current(self) -> LayerStep:
-        """The step that was replayed, or run in `eager_step`, last.
+        """The latest step: the last replay of a graph that records, or `eager_step`.
 
         Raises:
             LayerEventError: there was none.
@@ -81,7 +103,7 @@ class LayerEvents:
         if current is None:
             raise LayerEventError(
                 "asking for the current step of layer events: no step was replayed yet; ask after "
-                "the first replay"
+                "the first replay of a graph that was captured with around_capture= of these events"
             )
         return current if isinstance(current, LayerStep) else current.current_step()
 
@@ -94,85 +116,68 @@ class LayerEvents:
             name: unique in a step.
 
         Raises:
-            LayerEventError: the name was recorded before in this capture or step.
+            LayerEventError: the name was recorded before in this capture or step, or the capture is
+                not one of `GraphDevice.capture`.
         """
-        captured = self._captured
-        if captured is not None:
+        places = self._capturing
+        if places is not None:
             if self._device.is_capturing():
-                _refuse_twice(name, captured, "capture")
+                _refuse_twice(name, places.events, "capture")
+                if not self._device.wrap_replays(places.replaying):
+                    raise LayerEventError(
+                        f"recording the layer event {name!r} of {places.key}: this thread captures "
+                        f"no graph by capture() of {self._device.name}, and no replay would begin "
+                        "a step; capture with a CaptureSession, or with the device's capture()"
+                    )
                 event = self._free.pop() if self._free else self._device.create_external_event()
-                captured[name] = event
-                assert self._replays is not None  # noqa: S101
-                self._replays.guard(self._device)
+                places.events[name] = event
                 event.record(self._device.current_stream())
         elif self._eager is not None:
             self._eager._record(name)  # noqa: SLF001 - of this file
 
     @contextlib.contextmanager
     def around_capture(self, key: GraphKey) -> Iterator[None]:
-        """Collect the names that a capture records; for ``GraphedCallable(around_capture=...)``."""
-        if self._captured is not None:
+        """Collect the names that a capture records; for ``GraphedCallable(around_capture=...)``.
+
+        Raises:
+            LayerEventError: another capture is under way, or this one has recorded no name.
+        """
+        if self._capturing is not None:
             raise LayerEventError(
                 f"capturing {key} with layer events: another capture of theirs is under way; "
                 "captures do not nest"
             )
         self.release(key)
-        captured: dict[str, ExternalEvent] = {}
-        replays = _Replays(key)
-        self._captured, self._replays = captured, replays
+        places = self._capturing = _Places(self, key, self._device, self._stream)
         try:
             yield
+            self._capturing = None
+            places.end_capture(self._pool)
         except BaseException:
-            self._free.extend(captured.values())
+            self._free.extend(places.events.values())
             raise
         finally:
-            self._captured = self._replays = None
-            replays.end_capture()
-        places = _Places(self, key, self._device, self._stream, self._pool, captured, replays)
+            self._capturing = None
         with self._lock:
             self._places[key] = places
-
-    def around_replay(self, key: GraphKey) -> AbstractContextManager[object]:
-        """Return what begins and ends a step; for ``GraphedCallable(around_replay=...)``.
-
-        On a `GuardingDevice` a replay outside of it, or a second one, raises `ReplayRefusedError`.
-
-        Raises:
-            LayerEventError: the graph was captured without these events, or its last replay failed.
-                At the end: the graph was not replayed.
-        """
-        places = self._latest
-        # Hashing a key takes as long as a replay.
-        if places is None or places.key is not key:
-            places = self._latest = self._places.get(key)
-        if places is None or places.has_failed:
-            what = "was captured without them" if places is None else "failed at its last replay"
-            raise LayerEventError(
-                f"replaying {key} with layer events: the graph {what}, so its events cannot be "
-                "waited for; release the graph and capture it again, with around_capture= of these "
-                "events"
-            )
-        return places
 
     @contextlib.contextmanager
     def eager_step(self) -> Iterator[LayerStep]:
         """Record ordinary events in a block that runs eagerly, and make it the current step."""
-        if self._eager is not None or self._captured is not None:
+        if self._eager is not None or self._capturing is not None:
             raise LayerEventError(
                 "beginning an eager step of layer events: a step or a capture is under way"
             )
-        self._num_steps += 1
-        step = self._eager = self._current = LayerStep(self._device, self._num_steps, None)
+        if self._last_eager is not None:
+            self._last_eager.is_over = True
+            for reader in self._last_eager.readers:
+                self._device.current_stream().wait_event(reader)
+        step = LayerStep(self._device, next(self._numbers), None)
+        self._eager = self._last_eager = self._current = step
         try:
             yield step
         finally:
             self._eager = None
-
-    def _replayed(self, places: _Places) -> int:
-        """Note that a graph was replayed, and return the number of the step."""
-        self._current = places
-        self._num_steps += 1
-        return self._num_steps
 
     def release(self, key: GraphKey) -> None:
         """Release the events of a key, after its graph was released; waits for the device.
@@ -181,7 +186,7 @@ class LayerEvents:
             key: of a captured graph; an unknown one is no error.
         """
         with self._lock:
-            places, self._latest = self._places.pop(key, None), None
+            places = self._places.pop(key, None)
         if places is not None:
             self._free.extend(places.release())
 
@@ -190,7 +195,9 @@ class LayerStep:
     """The named places of one step. Made by `LayerEvents`.
 
     Attributes:
-        number: of the step, counted from 1 over all keys.
+        number: of the step, counted from 1 over the steps of all keys that somebody asked for.
+        readers: events that the next step waits for.
+        is_over: whether that has begun, of an eager step.
     """
 
     def __init__(self, device: GraphDevice, number: int, places: _Places | None) -> None:
@@ -198,6 +205,8 @@ class LayerStep:
         self._device = device
         self._places = places
         self._events: dict[str, Event] = {}
+        self.readers: list[Event] = []
+        self.is_over = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -239,6 +248,28 @@ class LayerStep:
         """
         return self._event(name).query()
 
+    def done_reading(self, stream: Stream | None = None) -> None:
+        """Let the next replay of this step's graph wait for the present work of a stream.
+
+        Without it, a replay may overwrite what a slow reader still reads. The device waits, the
+        host does not. The replay of another graph does not wait; after `eager_step`, the next one
+        does.
+
+        Args:
+            stream: of the reader, after its reads were launched; the current one by default.
+
+        Raises:
+            LayerEventError: a later step of this graph has begun.
+        """
+        event = self._device.create_event()
+        event.record(self._device.current_stream() if stream is None else stream)
+        if self._places is not None:
+            self._places.await_reader(event, self)
+        elif self.is_over:
+            raise _over(self, "noting a reader")
+        else:
+            self.readers.append(event)
+
     def _record(self, name: str) -> None:
         _refuse_twice(name, self._events, "step")
         event = self._device.create_event()
@@ -254,189 +285,194 @@ class LayerStep:
         return self._places.event_of(name, self)
 
 
-class _Places:
-    """What one captured graph records, and how its events are waited for."""
+# `_Places.next_graph`, which is else the number of the graph that may be launched next.
+_COMPLETE, _UNFINISHED = 0, -1
 
-    def __init__(
-        self,
-        owner: LayerEvents,
-        key: GraphKey,
-        device: GraphDevice,
-        stream: Stream,
-        pool: object,
-        events: dict[str, ExternalEvent],
-        replays: _Replays,
-    ) -> None:
+
+class _Places:
+    """What one captured graph, or its segments, records, and how its events are waited for."""
+
+    def __init__(self, owner: LayerEvents, key: GraphKey, device: _Device, stream: Stream) -> None:
         self._owner = owner
-        self._replays = replays
         self.key = key
         self._device = device
         self._stream = stream
-        self._pool = pool
-        self._external = events
+        self.events: dict[str, ExternalEvent] = {}
+        self.relays: dict[str, DeviceGraph] = {}
         self._lock = threading.Lock()
         self._asked: dict[str, Event] = {}
         self._late: dict[str, Event] = {}
         self._latest: Event | None = None  # after the relay that was replayed last
+        self._is_relaying = False  # or it failed, and what was replayed after `_latest` is unknown
         self._fresh: set[str] = set()  # whose words were 0 before the replay
-        self._next_fresh = set(events)
-        self._replaying: Stream | None = None
-        self.relays: dict[str, DeviceGraph] = {}
+        self._next_fresh: set[str] = set()
         self._step: LayerStep | None = None
-        self._number = 0
-        self.has_failed = False
-        device.synchronize()
-        for name, event in events.items():
-            self.relays[name] = self._waiting_graph(event)
+        self._replaying: object = None  # identity of the stream
+        self._num_graphs = 0
+        self._next_graph = _UNFINISHED
+        # The next replay may not do without the lock.
+        self._is_asked = True
+        self._makes_steps = False  # not while it is captured, and not after its release
+
+    def end_capture(self, pool: object) -> None:
+        """Make the relays, and let them clear all words."""
+        if not self.events:
+            raise LayerEventError(
+                f"capturing {self.key} with layer events: the function has recorded no name, and "
+                "`current` would stay at the step of another graph; call record() in it, or "
+                "capture it without around_capture= of these events"
+            )
+        self._device.synchronize()
+        for name, event in self.events.items():
+            self.relays[name] = self._waiting_graph(event, pool)
         # A breakable capture has replayed its segments, a whole one has not: set each word, and let
         # the relay clear it.
-        for event in events.values():
-            event.record(stream)
+        for event in self.events.values():
+            event.record(self._stream)
         self._replay(*self.relays.values())
-        device.synchronize()
+        self._device.synchronize()
+        self._next_fresh = set(self.events)
+        self._makes_steps = True
 
-    def __enter__(self) -> None:
-        """Begin a step: clear the words of names asked for too late, before the new replay."""
+    def replaying(
+        self, launch: Callable[[DeviceGraph], None], graph: Callable[[], DeviceGraph]
+    ) -> Callable[[], None]:
+        """Return a function that launches the next graph of the capture as its part of a step."""
+        number = self._num_graphs
+        self._num_graphs += 1
+        owner, identity = self._owner, self._device.stream_identity
+
+        # Every replay runs this, also if nobody waits for events.
+        def replay() -> None:
+            if number:
+                is_of_step = self._follows(number)
+            else:
+                self._next_graph = _UNFINISHED
+                is_of_step = not self._is_asked or self._begin()
+            if not is_of_step:
+                launch(graph())
+                return
+            self._replaying = identity()
+            launch(graph())
+            if number + 1 < self._num_graphs:
+                self._next_graph = number + 1
+            else:
+                self._next_graph = _COMPLETE
+                owner._current = self  # noqa: SLF001 - of this file
+
+        return replay
+
+    def _follows(self, number: int) -> bool:
+        """Return whether the segments before this one belong to a step."""
+        if not self._makes_steps:
+            return False
+        if self._next_graph != number:
+            raise ReplayRefusedError(
+                f"replaying segment {number} of {self.key} with layer events: the segments before "
+                "it were not replayed, or one has failed, and its events would be those of no "
+                "step; replay all segments in order, with replay() of the whole graph"
+            )
+        self._next_graph = _UNFINISHED
+        return True
+
+    def _begin(self) -> bool:
+        """Clear the words of names asked for too late; return whether a step begins."""
+        if not self._makes_steps:
+            return False
         stream = self._device.current_stream()
-        self._replays.begin()
         with self._lock:
-            self.has_failed = True
-            self._step, self._replaying = None, stream
-            if not (self._next_fresh or self._fresh or self._late):
-                return  # nobody asked for anything of this step or the one before it
+            for reader in () if self._step is None else self._step.readers:
+                stream.wait_event(reader)
+            self._step = None
             self._fresh, self._next_fresh = self._next_fresh, set()
-            if self._late:
+            if self._is_relaying:
+                self._fresh.clear()
+            if self._late or self._is_relaying:
+                self._is_relaying = True
                 # Only when the replay has set the word again.
                 for event in self._late.values():
                     self._stream.wait_event(event)
-                self._replay(*(self.relays[name] for name in self._late))
-                self._latest = self._device.create_event()
-                self._latest.record(self._stream)
-            if not self._fresh:
-                return
-            self._asked, self._late = {}, {}
-            latest = self._latest
-        if latest is not None:
-            stream.wait_event(latest)
-
-    def __exit__(self, exception_type: object, *_: object) -> None:
-        """End the step: its graph is replayed."""
-        self._replays.end(has_failed=exception_type is not None)
-        if exception_type is None:
-            self._number = self._owner._replayed(self)  # noqa: SLF001 - of this file
-            self.has_failed = False
+                late, self._late = self._late, {}
+                self._replay(*(self.relays[name] for name in late))
+                self._note_relays()
+            self._asked = {}
+            if self._latest is not None:
+                stream.wait_event(self._latest)
+            self._is_asked = bool(self._fresh)
+        return True
 
     def current_step(self) -> LayerStep:
         """Return the step of the latest replay; if the next one has begun, a step that is over."""
         with self._lock:
-            if self._step is None or self.has_failed:
-                step = LayerStep(self._device, self._number, self)
-                if self.has_failed:
-                    return step
-                self._step = step
-            return self._step
+            step = self._step
+            if step is None:
+                self._is_asked = True
+                number = next(self._owner._numbers)  # noqa: SLF001 - of this file
+                step = LayerStep(self._device, number, self)
+                if self._next_graph == _COMPLETE:
+                    self._step = step
+            return step
 
     def event_of(self, name: str, step: LayerStep) -> Event:
         """Return an ordinary event that is reached where the step reaches a place."""
         with self._lock:
-            if self._step is not step:
-                raise LayerEventError(
-                    f"waiting for {name!r} of step {step.number}: the graph was replayed again or "
-                    "released, and its memory belongs to a later step; wait for the names of a "
-                    "step before its graph is replayed again"
-                )
+            self._refuse_over(step, f"waiting for {name!r}")
             event = self._asked.get(name) or self._late.get(name)
             if event is not None:
                 return event
             relay = self.relays.get(name)
             if relay is None:
                 raise _unknown(name, tuple(self.relays))
-            event = self._device.create_event()
             if name in self._fresh:
+                self._is_relaying = True
                 self._replay(relay)
-                event.record(self._stream)
-                self._asked[name] = self._latest = event
+                event = self._asked[name] = self._note_relays()
             else:
-                event.record(self._replaying)
+                event = self._device.create_event()
+                event.record(self._device.stream_of(self._replaying))
                 self._late[name] = event
-            # Only now: a relay that failed has not cleared its word.
             self._next_fresh.add(name)
             return event
+
+    def await_reader(self, event: Event, step: LayerStep) -> None:
+        """Let the next replay wait for an ordinary event."""
+        with self._lock:
+            self._refuse_over(step, "noting a reader")
+            step.readers.append(event)
 
     def release(self) -> list[ExternalEvent]:
         """Release the relays and return the events."""
         with self._lock:
-            self._step, self.has_failed = None, True
-        self._replays.is_released = True
+            self._makes_steps, self._is_asked = False, True
+            self._step, self._next_graph = None, _UNFINISHED
         self._device.synchronize()
         for graph in self.relays.values():
             graph.reset()
         self.relays = {}
-        return list(self._external.values())
+        return list(self.events.values())
+
+    def _refuse_over(self, step: LayerStep, doing: str) -> None:
+        self._is_asked = True
+        if self._step is not step or self._next_graph != _COMPLETE:
+            raise _over(step, doing)
+
+    def _note_relays(self) -> Event:
+        event = self._latest = self._device.create_event()
+        event.record(self._stream)
+        self._is_relaying = False
+        return event
 
     def _replay(self, *graphs: DeviceGraph) -> None:
         with self._device.use_stream(self._stream):
             for graph in graphs:
                 graph.replay()
 
-    def _waiting_graph(self, event: ExternalEvent) -> DeviceGraph:
+    def _waiting_graph(self, event: ExternalEvent, pool: object) -> DeviceGraph:
         graph = self._device.create_graph()
-        with self._device.capture(graph, pool=self._pool, stream=self._stream):
+        with self._device.capture(graph, pool=pool, stream=self._stream):
             event.wait(self._stream)
             event.reset(self._stream)
         return graph
-
-
-class _Replays:
-    """The replays in a step of one captured graph, or of its segments: as many as it has."""
-
-    def __init__(self, key: GraphKey) -> None:
-        self._key = key
-        self._is_guarded = False
-        # A breakable capture replays each segment once.
-        self._is_open = True
-        self._count = 0
-        self._expected = 0
-        self.is_released = False
-
-    def guard(self, device: GraphDevice) -> None:
-        """Be asked before each replay of the graph that is captured now, if the device can."""
-        if isinstance(device, GuardingDevice):
-            asked = device.guard_replays(self._refusal, waits_for_updates=False)
-            self._is_guarded = self._is_guarded or asked
-
-    def end_capture(self) -> None:
-        self._expected = max(self._count, 1) if self._is_guarded else 0
-        self._is_open = False
-
-    def begin(self) -> None:
-        self._is_open, self._count = True, 0
-
-    def end(self, *, has_failed: bool) -> None:
-        self._is_open = False
-        if not has_failed and self._count < self._expected:
-            raise LayerEventError(
-                f"ending a step of {self._key} with layer events: its graph was not replayed, and "
-                "whoever waits for its events would wait for ever; replay it inside around_replay. "
-                "Release the graph and capture it again"
-            )
-
-    def _refusal(self, _: object) -> str | None:
-        if self.is_released:
-            return None
-        if not self._is_open:
-            return (
-                f"replaying {self._key} with layer events: it is replayed outside of a step, and "
-                "nobody would clear its events before those of the next step; replay it inside "
-                "around_replay"
-            )
-        self._count += 1
-        if self._count <= self._expected or not self._expected:
-            return None
-        return (
-            f"replaying {self._key} with layer events: it is replayed a second time in one step, "
-            "and its events would be recorded twice; begin a step for each replay"
-        )
 
 
 def _refuse_twice(name: str, recorded: Collection[str], what: str) -> None:
@@ -445,6 +481,14 @@ def _refuse_twice(name: str, recorded: Collection[str], what: str) -> None:
             f"recording the layer event {name!r}: the name was recorded before in this {what}; "
             "give each place a name of its own"
         )
+
+
+def _over(step: LayerStep, doing: str) -> LayerEventError:
+    return LayerEventError(
+        f"{doing} of step {step.number}: the graph was replayed again or released, or a later "
+        "replay has failed, and its memory belongs to a later step; use a step before its graph is "
+        "replayed again"
+    )
 
 
 def _unknown(name: str, names: tuple[str, ...]) -> LayerEventError:

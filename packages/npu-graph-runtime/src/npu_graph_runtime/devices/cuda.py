@@ -19,6 +19,7 @@ from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     FeatureNotSupportedError,
 )
+from npu_graph_runtime.guarded_replays import GuardedReplays
 from npu_graph_runtime.torch_internals import end_cuda_allocation
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, ReplayWrap, Stream
 
 # Of CUDA's driver (cuda.h): wait until the word has the value, and what it is written to.
 _WAIT_EQUAL = 1
@@ -54,6 +55,7 @@ class CudaDevice:
         name: ``cuda:<index>``.
         torch_device: the same as a torch device.
         index: as given.
+        stream_identity: the thread's current stream; see `WrappingDevice`.
 
     Raises:
         DeviceUnavailableError: torch finds no such GPU.
@@ -79,6 +81,8 @@ class CudaDevice:
         torch.cuda.set_device(index)
         self._capture_stream: Stream | None = None
         self._pools = LivingPools(torch.cuda.graph_pool_handle)
+        self._replays = GuardedReplays()
+        self.stream_identity: Callable[[], object] = self.current_stream
 
     def __repr__(self) -> str:
         return f"<CudaDevice {self.name}>"
@@ -98,6 +102,12 @@ class CudaDevice:
         native: Any = torch.cuda.current_stream(self.index)
         stream: Stream = native
         return stream
+
+    def stream_of(self, identity: object) -> Stream:
+        """Return the stream of a result of `stream_identity`."""
+        stream: Any = identity
+        native: Stream = stream
+        return native
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; a lower number is a higher priority."""
@@ -174,7 +184,7 @@ class CudaDevice:
             if self._capture_stream is None:
                 self._capture_stream = self.create_stream()
             stream = self._capture_stream
-        return NativeCapture(
+        captured = NativeCapture(
             self,
             graph,
             native_pool=functools.partial(self._pools.native, pool, graph),
@@ -182,6 +192,11 @@ class CudaDevice:
             error_mode=self._capture_error_mode,
             end_allocation=functools.partial(end_cuda_allocation, self.index),
         )
+        return self._replays.capturing(graph, captured)
+
+    def wrap_replays(self, wrap: ReplayWrap) -> bool:
+        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
+        return self._replays.wrap(wrap)
 
     def synchronize(self) -> None:
         """Block the host until all work of the device is done."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from random import Random
 
-    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, ReplayWrap, Stream
 
 
 class FakeDevice:
@@ -72,6 +72,7 @@ class FakeDevice:
         torch_device: the CPU.
         default_stream: the stream that is current outside :meth:`use_stream`.
         expected_replay: what the calling thread is about to replay; see `GuardingDevice`.
+        stream_identity: the thread's current stream; see `WrappingDevice`.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class FakeDevice:
         self._capture_numbers = itertools.count(1)
         self._replays = GuardedReplays()
         self.expected_replay = self._replays.expected
+        self.stream_identity: Callable[[], object] = self.current_stream
 
     def __repr__(self) -> str:
         return f"<FakeDevice {self.name}>"
@@ -115,6 +117,10 @@ class FakeDevice:
     def current_stream(self) -> Stream:
         """Return the thread's current stream."""
         return self._current()
+
+    def stream_of(self, identity: object) -> Stream:
+        """Return the stream of a result of `stream_identity`."""
+        return own_stream(identity, self._current)
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; the priority has no effect."""
@@ -261,11 +267,13 @@ class FakeDevice:
         on = self._capture_stream if stream is None else own_stream(stream, self._current)
         return self._replays.capturing(graph, self._capture(graph, pool, on))
 
-    def guard_replays(
-        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
-    ) -> bool:
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
         """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
-        return self._replays.guard(refusal, waits_for_updates=waits_for_updates)
+        return self._replays.guard(refusal)
+
+    def wrap_replays(self, wrap: ReplayWrap) -> bool:
+        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
+        return self._replays.wrap(wrap)
 
     def is_guarded(self, graph: object) -> bool:
         """Return whether the graph must not be replayed without a step of updates."""

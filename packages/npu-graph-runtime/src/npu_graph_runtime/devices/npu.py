@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, ReplayWrap, Stream
 
     FxCompiler = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -88,6 +88,7 @@ class NpuDevice:
         torch_device: the same as a torch device.
         index: as given.
         expected_replay: what the calling thread is about to replay; see `GuardingDevice`.
+        stream_identity: identifies the thread's current stream; see `WrappingDevice`.
 
     Raises:
         DeviceUnavailableError: torch_npu cannot be imported, or finds no such device.
@@ -114,14 +115,15 @@ class NpuDevice:
             )
         self._npu.set_device(index)
         self._capture_stream: Stream | None = None
-        self._streams: dict[tuple[int, ...], Stream] = {}
+        self._streams: dict[object, Any] = {}
         self._pools = LivingPools(self._npu.graph_pool_handle)
         self._replays = GuardedReplays()
         self.expected_replay = self._replays.expected
         # torch_npu 2.10 to 2.14: what its current_stream() makes a Stream object from.
-        identity: Callable[[int], tuple[int, ...]] | None
-        identity = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
-        self._stream_identity = identity
+        identity: Any = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
+        self.stream_identity: Callable[[], object] = functools.partial(
+            identity or self._npu.current_stream, index
+        )
 
     def __repr__(self) -> str:
         return f"<NpuDevice {self.name}>"
@@ -138,15 +140,22 @@ class NpuDevice:
 
     def current_stream(self) -> Stream:
         """Return the thread's current stream of this device."""
-        if self._stream_identity is None:
-            stream: Stream = self._npu.current_stream(self.index)
-            return stream
         # An engine asks several times a step, and a new Stream object costs more than the replay.
-        identity = self._stream_identity(self.index)
+        identity = self.stream_identity()
         known = self._streams.get(identity)
+        return self.stream_of(identity) if known is None else known
+
+    def stream_of(self, identity: object) -> Stream:
+        """Return the stream of a result of `stream_identity`."""
+        known: Any = self._streams.get(identity)
         if known is None:
-            known = self._streams[identity] = self._npu.current_stream(self.index)
-        return known
+            known = identity
+            if isinstance(identity, tuple):
+                names = ("stream_id", "device_index", "device_type")
+                known = self._npu.Stream(**dict(zip(names, identity, strict=True)))
+            self._streams[identity] = known
+        stream: Stream = known
+        return stream
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; a lower number is a higher priority."""
@@ -381,11 +390,13 @@ class NpuDevice:
         )
         return self._replays.capturing(graph, captured)
 
-    def guard_replays(
-        self, refusal: Callable[[object], str | None], *, waits_for_updates: bool = True
-    ) -> bool:
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
         """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
-        return self._replays.guard(refusal, waits_for_updates=waits_for_updates)
+        return self._replays.guard(refusal)
+
+    def wrap_replays(self, wrap: ReplayWrap) -> bool:
+        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
+        return self._replays.wrap(wrap)
 
     def is_guarded(self, graph: object) -> bool:
         """Return whether the graph must not be replayed without a step of updates."""
