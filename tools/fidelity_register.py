@@ -52,6 +52,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "FusedInferAttentionScore (FIA)": "fia",
         "SparseFlashAttention (SFA)": "sfa",
         "SparseFlashMla (vllm-ascend's own)": "smla",
+        "FusedInferAttentionScoreV2Sink (vllm-ascend's own)": "sink",
         "KvQuantSparseFlashAttention": "kvquant",
         "MlaProlog": "prolog",
         "Lightning indexer": "indexer",

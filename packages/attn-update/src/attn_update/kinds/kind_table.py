@@ -94,6 +94,20 @@ def metadata_kinds() -> dict[str, Kind]:
                 ),
             ),
         ),
+        # FIA v2 whose lengths are on the device. Replays are reported not to run what makes its
+        # metadata, so that its producers do not belong into a graph.
+        "fused_infer_attention_sink": DeviceLengthAttention(
+            operator="_C_ascend::npu_fused_infer_attention_score_v2_sink",
+            length_arguments=frozenset({"actual_seq_qlen", "actual_seq_kvlen"}),
+            metadata=(
+                MetadataOperator(
+                    argument="meta_data",
+                    operator="_C_ascend::_npu_fused_infer_attention_score_v2_sink_metadata",
+                    bounds=frozenset({"batch_size"}),
+                    stage=attention,
+                ),
+            ),
+        ),
         "mixed_quant_sparse_flash_mla": DeviceLengthAttention(
             operator="vllm_ascend::mixed_quant_sparse_flash_mla",
             length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),

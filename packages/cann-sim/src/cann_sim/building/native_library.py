@@ -305,10 +305,10 @@ def _engine_kernels_library(flags: tuple[str, ...], installation: Installation) 
         name="libcann_sim_engine_kernels.so",
         folder="common",
         sources=_files("engine_kernels", "*.cpp"),
-        headers=_files("runtime", "launch.h"),
+        headers=(*_files("engine_kernels", "*.h"), *_files("runtime", "launch.h")),
         # Of torch only the arithmetic of half precision, which is all in headers.
         compile_flags=(*flags, f"-isystem{torch_include}"),
-        link_flags=_LINK_RUNTIME,
+        link_flags=(*_LINK_RUNTIME, "-L{build}/common", "-lopapi"),
     )
 
 

@@ -25,13 +25,16 @@ def launch(operator: str, symbol: str, device: torch.device, *arguments: object)
     Raises:
         RuntimeError: The simulated device answered with a code.
     """
-    code = getattr(ctypes.CDLL(_LIBRARY), symbol)(
+    library = ctypes.CDLL(_LIBRARY)
+    code = getattr(library, symbol)(
         # Reading the handle waits until torch_npu's queue has handed over what was launched before.
         ctypes.c_void_p(torch.get_device_module("npu").current_stream(device).npu_stream),
         *arguments,
     )
     if code != 0:
-        raise RuntimeError(f"launching {operator}: the simulated device answered {code}")
+        library.aclGetRecentErrMsg.restype = ctypes.c_char_p
+        reason = (library.aclGetRecentErrMsg() or b"without a reason").decode()
+        raise RuntimeError(f"launching {operator}: the simulated device answered {code}: {reason}")
 
 
 def address(tensor: Tensor | None) -> ctypes.c_void_p:

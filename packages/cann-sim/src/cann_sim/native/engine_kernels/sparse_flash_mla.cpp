@@ -8,36 +8,29 @@
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <initializer_list>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../runtime/launch.h"
+#include "metadata_seal.h"
 
 namespace {
 
 using cann_sim::MemoryAccess;
+using cann_sim::Metadata;
 using Latent = c10::BFloat16;
 
 constexpr const char* kMetadataOperator = "_C_ascend::npu_sparse_flash_mla_metadata";
 constexpr const char* kAttentionOperator = "_C_ascend::npu_sparse_flash_mla";
 constexpr int64_t kLatentWidth = 512;
 constexpr int64_t kWindow = 128;  // keys, that of the query's own position included
-constexpr int64_t kWords = 1024;
-constexpr int64_t kSplitWords = 900;
 constexpr int64_t kCores = 24;
 constexpr int64_t kWordsOfCore = 9;
 enum CoreWord : int64_t { kEnabled = 0, kFirstSequence = 1, kFirstRow = 2, kLastSequence = 4, kLastRow = 5 };
-constexpr int32_t kSealed = 0x5EA1ED;
-enum SealWord : int64_t { kSealMark = 1020, kSealOfLengths, kSealOfAttributes, kSealOfSplit };
-
-using Metadata = std::array<int32_t, kWords>;
 
 // What both calls are given. All memory is dense; the fields are those of engine_kernels/vllm_ascend_sparse.py.
 struct SmlaLengths {
@@ -91,26 +84,11 @@ struct SmlaCall {
   throw std::runtime_error(std::string(name) + ": " + message);
 }
 
-int32_t Digest(std::initializer_list<std::pair<const int32_t*, int64_t>> parts) {
-  uint32_t digest = 2166136261U;
-  for (const auto& [words, count] : parts) {
-    for (int64_t i = 0; words != nullptr && i < count; ++i) {
-      digest = (digest ^ static_cast<uint32_t>(words[i])) * 16777619U;
-      digest ^= digest >> 15;
-    }
-  }
-  return static_cast<int32_t>(digest);
-}
-
-int32_t DigestOfLengths(const SmlaLengths& lengths) {
-  const int64_t count = lengths.sequences;
-  return Digest({{lengths.query_ends, count + 1}, {lengths.keys, count}, {lengths.compressed, count}, {lengths.residual, count}});
-}
-
-int32_t DigestOfAttributes(const SmlaLengths& lengths) {
-  const int32_t attributes[] = {static_cast<int32_t>(lengths.sequences), static_cast<int32_t>(lengths.heads),
-                                static_cast<int32_t>(lengths.ratio), static_cast<int32_t>(lengths.chosen)};
-  return Digest({{attributes, 4}});
+cann_sim::MetadataSeal SealOf(const SmlaLengths& lengths) {
+  const int64_t count = lengths.sequences, bytes = count * 4;
+  const int64_t attributes[] = {count, lengths.heads, lengths.ratio, lengths.chosen};
+  return {cann_sim::Digest({{lengths.query_ends, bytes + 4}, {lengths.keys, bytes}, {lengths.compressed, bytes}, {lengths.residual, bytes}}),
+          cann_sim::Digest({{attributes, sizeof attributes}})};
 }
 
 void CheckLengths(const SmlaLengths& lengths) {
@@ -172,29 +150,8 @@ void MakeMetadata(const SmlaLengths& lengths, int32_t* output) {
   CheckLengths(lengths);
   Metadata metadata = {};
   Split(lengths, metadata);
-  metadata[kSealMark] = kSealed;
-  metadata[kSealOfLengths] = DigestOfLengths(lengths);
-  metadata[kSealOfAttributes] = DigestOfAttributes(lengths);
-  metadata[kSealOfSplit] = Digest({{metadata.data(), kSplitWords}});
+  cann_sim::SealMetadata(SealOf(lengths), metadata);
   std::memcpy(output, metadata.data(), sizeof metadata);
-}
-
-void CheckMetadata(const SmlaLengths& lengths, const Metadata& metadata) {
-  const char* wrong = nullptr;
-  if (metadata[kSealMark] != kSealed) {
-    const bool is_empty = std::all_of(metadata.begin(), metadata.end(), [](int32_t word) { return word == 0; });
-    wrong = is_empty ? "is empty" : "was not made by npu_sparse_flash_mla_metadata, or overwritten";
-  } else if (metadata[kSealOfSplit] != Digest({{metadata.data(), kSplitWords}})) {
-    wrong = "was overwritten after it was made";
-  } else if (metadata[kSealOfAttributes] != DigestOfAttributes(lengths)) {
-    wrong = "was made for other sequences, heads, cmp_ratio or cmp_topk";
-  } else if (metadata[kSealOfLengths] != DigestOfLengths(lengths)) {
-    wrong = "was made for other lengths";
-  }
-  if (wrong != nullptr) {
-    FailSmla(kAttentionOperator, std::string("its metadata ") + wrong +
-                                     "; run npu_sparse_flash_mla_metadata with the lengths of this step in front of it");
-  }
 }
 
 const Latent* FindKey(const SmlaCall& call, int cache, int64_t sequence, int64_t position) {
@@ -284,7 +241,8 @@ void Attend(const SmlaCall& call) {
   }
   Metadata metadata;
   std::memcpy(metadata.data(), call.metadata, sizeof metadata);
-  CheckMetadata(lengths, metadata);
+  cann_sim::RequireSeal(SealOf(lengths), metadata,
+                        {kAttentionOperator, "npu_sparse_flash_mla_metadata", "sequences, heads, cmp_ratio or cmp_topk"});
   if (lengths.total_rows() > call.tokens) {
     FailSmla(kAttentionOperator, "cu_seqlens_q ends at row " + std::to_string(lengths.total_rows()) + ", q has " +
                                      std::to_string(call.tokens));
@@ -333,7 +291,7 @@ std::vector<MemoryAccess> TouchedMemory(const SmlaCall& call) {
   }
   Touch(touched, "cmp_sparse_indices", call.indices, call.tokens * call.lengths.chosen);
   Touch(touched, "sinks", call.sinks, call.lengths.heads);
-  Touch(touched, "metadata", call.metadata, kWords);
+  Touch(touched, "metadata", call.metadata, cann_sim::kMetadataWords);
   Touch(touched, "attn_out", call.output, call.tokens * width, true);
   return touched;
 }
@@ -344,7 +302,7 @@ std::vector<MemoryAccess> TouchedMemory(const SmlaCall& call) {
 extern "C" CANN_SIM_EXPORT int cann_sim_sparse_flash_mla_metadata(void* stream, const SmlaLengths* given, int32_t* output) {
   const SmlaLengths lengths = *given;
   std::vector<MemoryAccess> touched = TouchedLengths(lengths);
-  Touch(touched, "metadata", output, kWords, true);
+  Touch(touched, "metadata", output, cann_sim::kMetadataWords, true);
   return cann_sim::LaunchKernel(stream, {kMetadataOperator, [=] { MakeMetadata(lengths, output); }, 0, touched});
 }
 

@@ -138,6 +138,13 @@ int aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   return cann_sim::operators::kStatusOk;
 }
 
+// Runs a prepared call in this thread and destroys it: for the kernel of an engine that computes what an operator does. Throws
+// what the operator's kernel throws.
+void cann_sim_run_prepared(aclOpExecutor* executor) {
+  const std::unique_ptr<aclOpExecutor> owned(executor);
+  cann_sim::operators::Kernel{owned->operator_name, owned->plan.kernel}();
+}
+
 int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   delete executor;
   return cann_sim::operators::kStatusOk;
