@@ -25,8 +25,8 @@ class LayerParts:
         device: of the model.
         mark: decorates what runs eagerly in a breakable capture.
         num_blocks: blocks of each cache, and rows of each state; number 0 belongs to padding.
-        max_sequences: the most of a step, padding included.
-        max_tokens: the most query tokens of a sequence in a captured step.
+        max_sequences: the most of a step, padding and steps without a graph included.
+        max_tokens: the most query tokens of a sequence in such a step.
         max_keys: the most of a sequence.
     """
 

@@ -33,8 +33,8 @@ class StepMetadata:
 
     Args:
         device: of the buffers.
-        max_sequences: the most of a step, padding included.
-        max_tokens: the most of a captured step.
+        max_sequences: the most of a step, padding and steps without a graph included.
+        max_tokens: the most of a sequence in such a step.
         max_keys: the most of a sequence.
 
     Attributes:

@@ -142,10 +142,11 @@ class CompiledModelRunner:
                         device=device,
                         mark=runs_eagerly(context),
                         num_blocks=num_blocks,
+                        # Each sequence has a block, also in steps without a graph.
                         max_sequences=max(
-                            (max_num_sequences + 1, *options.get("capture_sizes", ()))
+                            num_blocks, max_num_sequences + 1, *options.get("capture_sizes", ())
                         ),
-                        max_tokens=max((1, *options.get("prefill_capture_sizes", ()))),
+                        max_tokens=longest,
                         max_keys=longest,
                     )
                 )

@@ -114,3 +114,31 @@ def test_tokens_equal_those_of_eager(
     tokens = serve(layers, mode, folder, device, count=count, seed=seed)
     assert len(tokens) == count
     assert tokens == eager_tokens[layers]
+
+
+def test_step_may_have_more_sequences_than_every_captured_one(
+    folder: Path, device: NpuDevice
+) -> None:
+    register()
+    runner = CompiledModelRunner.load(
+        folder,
+        {"mode": "full", "capture_sizes": (2,), "prefill_capture_sizes": (16,)},
+        device=device,
+        num_blocks=6,
+        max_length=MAX_LENGTH,
+        max_num_sequences=2,
+        make_layers=SparseLayers,
+    )
+    runner.capture()
+    config = EngineConfig(num_blocks=6, max_length=MAX_LENGTH)
+    tokens = []
+    for group in ((0, 1, 2, 3, 4), (0, 1), (2, 3), (4,)):
+        engine = Engine(runner, runner.model.config, config)
+        prompts = [
+            Request(prompt=(1 + each, 7, 9 * each), sampling=SamplingParameters(max_tokens=4))
+            for each in group
+        ]
+        tokens.append([output.tokens for output in engine.generate(prompts)])
+    runner.close()
+    together, *alone = tokens
+    assert together == [each for group in alone for each in group]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from npu_graph_runtime.capturing.captured_segment import CapturedSegment
 from npu_graph_runtime.errors import LayerEventError, ReplayRefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from npu_graph_runtime import GraphDevice
     from npu_graph_runtime.device import DeviceGraph, ExternalEvent
 
@@ -43,10 +46,11 @@ class Model:
         run_mode: RunMode = RunMode.FULL,
         gated: bool = False,
         names: tuple[str, ...] = NAMES,
+        events: LayerEvents | None = None,
     ) -> None:
         self.device, self.context = device, GraphContext()
         self.names = names
-        self.events = LayerEvents(device)
+        self.events = events or LayerEvents(device)
         self.gate: ExternalEvent | None = device.create_external_event() if gated else None
         self.run_mode = run_mode
         self.x = torch.zeros(4, device=device.torch_device)
@@ -72,9 +76,9 @@ class Model:
                 self.gate.reset(stream)
         return x
 
-    def capture(self) -> None:
+    def capture(self, key: GraphKey = KEY) -> None:
         session = CaptureSession(device=self.device, context=self.context)
-        with torch.no_grad(), session, self.context.run(self.run_mode, KEY):
+        with torch.no_grad(), session, self.context.run(self.run_mode, key):
             self.graphed(self.x)
 
     def replay(self, value: float) -> None:
@@ -244,6 +248,20 @@ def test_nothing_is_recorded_in_an_eager_run_outside_of_a_step(device: GraphDevi
         _ = model.events.current
 
 
+def test_eager_run_outside_of_a_step_leaves_no_current_step(device: GraphDevice) -> None:
+    model = Model(device)
+    model.capture()
+    model.replay(1)
+    with torch.no_grad():
+        model.forward(model.x)
+    # That of the replay is reached already, and this run is not.
+    with pytest.raises(LayerEventError, match=r"use eager_step\(\)"):
+        _ = model.events.current
+    model.replay(2)
+    model.events.current.synchronize("layers.3.kv")
+    assert model.caches[3].tolist() == [2.0 + LAYERS] * 4
+
+
 @pytest.mark.parametrize("is_eager", [False, True])
 def test_name_that_is_recorded_twice_is_refused(device: GraphDevice, is_eager: bool) -> None:
     model = Model(device, names=("kv", "kv", "last", "end"))
@@ -361,14 +379,60 @@ def test_every_replay_is_a_step_whoever_replays(device: GraphDevice, run_mode: R
                 step.wait("layers.2.kv")
             model.events.current.synchronize("layers.3.kv")
             assert model.caches[3].tolist() == [value + LAYERS] * 4
-    # Without its events the graph is like any other.
+    # Its captured records would reach events that later captures use.
     model.events.release(KEY)
-    model.x.fill_(9)
-    graph.replay()
-    device.synchronize()
-    assert model.caches[3].tolist() == [9.0 + LAYERS] * 4
+    with pytest.raises(ReplayRefusedError, match="its layer events were released"):
+        graph.replay()
     with pytest.raises(LayerEventError, match="replayed again or released"):
         model.events.current.wait("layers.3.kv")
+
+
+def test_graph_is_not_replayed_after_another_took_its_key(device: GraphDevice) -> None:
+    target = Model(device)
+    draft = Model(device, events=target.events)
+    target.capture()
+    draft.capture()
+    draft.replay(1)
+    # Its replay would make no step, and `current` would be that of the draft.
+    with pytest.raises(ReplayRefusedError, match="capture of the same key"):
+        target.replay(5)
+    draft.replay(2)
+    draft.events.current.synchronize("layers.3.kv")
+    assert draft.caches[3].tolist() == [2.0 + LAYERS] * 4
+
+
+def test_thread_asks_for_a_step_while_another_graph_is_captured(device: GraphDevice) -> None:
+    model = Model(device)
+    model.capture()
+    for value in range(3):
+        model.replay(value)
+        for name in NAMES:
+            model.events.current.synchronize(name)
+    model.replay(3)
+    step, capture, reader = model.events.current, device.capture, device.create_stream()
+    asked: list[str] = []
+
+    def ask(name: str) -> None:
+        step.wait(name, reader)
+        asked.append(name)
+
+    @contextlib.contextmanager
+    def capturing(*args: Any, **options: Any) -> Iterator[None]:
+        with capture(*args, **options):
+            thread = threading.Thread(target=ask, args=(NAMES[len(asked) % LAYERS],))
+            thread.start()
+            thread.join(60)
+            yield
+
+    other = Model(device, events=model.events, names=("a", "b", "c", "d"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "capture", capturing)
+        other.capture(GraphKey(num_tokens=8))
+    assert asked == [*NAMES, NAMES[0]]
+    with device.use_stream(reader):
+        read = [cache + 0 for cache in model.caches]
+    device.synchronize()
+    assert [cache.tolist() for cache in read] == [[3.0 + layer] * 4 for layer in range(1, 5)]
 
 
 def segments_of(model: Model) -> list[DeviceGraph]:

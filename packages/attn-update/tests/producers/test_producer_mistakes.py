@@ -107,7 +107,7 @@ def test_step_that_needs_more_than_a_bound_is_refused(model: SparseModel) -> Non
 @pytest.mark.parametrize(
     ("needs", "reason"),
     [
-        ({"lengths": {"sequences": 3}}, "'lengths': the bound 'longest' is declared and was not"),
+        ({"lengths": {"sequences": 3}}, "the bound 'longest' is declared and was not given; give"),
         ({"lengths": {"sequences": 3, "longest": -1}}, "integer of 0 or more .* found -1"),
         ({"lengths": {"sequences": 3, "longest": 2.5}}, "integer of 0 or more .* found 2.5"),
         (

@@ -60,8 +60,9 @@ class LayerEvents:
         events.current.wait("layers.0.kv", sending_stream)
 
     Each replay of a graph that records is a step, whatever replays it. Objects may be shared by
-    threads. Replays of one key come from one thread at a time. Each name of a key takes one
-    captured graph more, with its stream on the device, until it is released.
+    threads. Replays of one key come from one thread at a time. Each key has one graph: callables
+    with equal keys need `LayerEvents` of their own. Each name of a key takes one captured graph
+    more, with its stream on the device, until it is released.
 
     Args:
         device: captures and replays the graphs; must have external events, and be a
@@ -80,6 +81,8 @@ class LayerEvents:
             )
         self._device: _Device = device
         self._stream = device.create_stream()
+        # Other threads may replay relays on the other one meanwhile.
+        self._capture_stream = device.create_stream()
         self._pool = device.create_memory_pool()
         self._lock = threading.Lock()
         self._places: dict[GraphKey, _Places] = {}
@@ -97,20 +100,23 @@ class LayerEvents:
         """The latest step: the last replay of a graph that records, or `eager_step`.
 
         Raises:
-            LayerEventError: there was none.
+            LayerEventError: there was none, or an eager run has called `record` since then.
         """
         current = self._current
         if current is None:
             raise LayerEventError(
-                "asking for the current step of layer events: no step was replayed yet; ask after "
-                "the first replay of a graph that was captured with around_capture= of these events"
+                "asking for the current step of layer events: no step was replayed yet, or an "
+                "eager run outside of a step has called record() since; ask after the replay of "
+                "a graph that was captured with around_capture= of these events, or use "
+                "eager_step()"
             )
         return current if isinstance(current, LayerStep) else current.current_step()
 
     def record(self, name: str) -> None:
         """Record an event after the work launched so far on the current stream.
 
-        In a warm-up run, and in an eager run outside of `eager_step`, nothing is recorded.
+        In a warm-up run, and in an eager run outside of `eager_step`, nothing is recorded. The
+        latter leaves no `current` step.
 
         Args:
             name: unique in a step.
@@ -134,10 +140,15 @@ class LayerEvents:
                 event.record(self._device.current_stream())
         elif self._eager is not None:
             self._eager._record(name)  # noqa: SLF001 - of this file
+        else:
+            # It would be the step of an earlier run, whose places are reached already.
+            self._current = None
 
     @contextlib.contextmanager
     def around_capture(self, key: GraphKey) -> Iterator[None]:
         """Collect the names that a capture records; for ``GraphedCallable(around_capture=...)``.
+
+        Releases the events of an earlier graph of this key.
 
         Raises:
             LayerEventError: another capture is under way, or this one has recorded no name.
@@ -152,7 +163,7 @@ class LayerEvents:
         try:
             yield
             self._capturing = None
-            places.end_capture(self._pool)
+            places.end_capture(self._pool, self._capture_stream)
         except BaseException:
             self._free.extend(places.events.values())
             raise
@@ -181,6 +192,8 @@ class LayerEvents:
 
     def release(self, key: GraphKey) -> None:
         """Release the events of a key, after its graph was released; waits for the device.
+
+        A replay of this graph raises `ReplayRefusedError` from now on.
 
         Args:
             key: of a captured graph; an unknown one is no error.
@@ -252,8 +265,8 @@ class LayerStep:
         """Let the next replay of this step's graph wait for the present work of a stream.
 
         Without it, a replay may overwrite what a slow reader still reads. The device waits, the
-        host does not. The replay of another graph does not wait; after `eager_step`, the next one
-        does.
+        host does not. Replays of other graphs do not wait, and neither do eager steps. After an
+        eager step, the next `eager_step` waits, but no replay does.
 
         Args:
             stream: of the reader, after its reads were launched; the current one by default.
@@ -314,7 +327,7 @@ class _Places:
         self._is_asked = True
         self._makes_steps = False  # not while it is captured, and not after its release
 
-    def end_capture(self, pool: object) -> None:
+    def end_capture(self, pool: object, stream: Stream) -> None:
         """Make the relays, and let them clear all words."""
         if not self.events:
             raise LayerEventError(
@@ -324,7 +337,7 @@ class _Places:
             )
         self._device.synchronize()
         for name, event in self.events.items():
-            self.relays[name] = self._waiting_graph(event, pool)
+            self.relays[name] = self._waiting_graph(event, pool, stream)
         # A breakable capture has replayed its segments, a whole one has not: set each word, and let
         # the relay clear it.
         for event in self.events.values():
@@ -365,6 +378,7 @@ class _Places:
     def _follows(self, number: int) -> bool:
         """Return whether the segments before this one belong to a step."""
         if not self._makes_steps:
+            self._refuse_released()
             return False
         if self._next_graph != number:
             raise ReplayRefusedError(
@@ -378,6 +392,7 @@ class _Places:
     def _begin(self) -> bool:
         """Clear the words of names asked for too late; return whether a step begins."""
         if not self._makes_steps:
+            self._refuse_released()
             return False
         stream = self._device.current_stream()
         with self._lock:
@@ -451,6 +466,14 @@ class _Places:
         self.relays = {}
         return list(self.events.values())
 
+    def _refuse_released(self) -> None:
+        if self._owner._capturing is not self:  # noqa: SLF001 - of this file
+            raise ReplayRefusedError(
+                f"replaying a graph of {self.key}: its layer events were released, by release() or "
+                "by a later capture of the same key, which may use them now; release the graph "
+                "before its events, and give each callable LayerEvents of its own"
+            )
+
     def _refuse_over(self, step: LayerStep, doing: str) -> None:
         self._is_asked = True
         if self._step is not step or self._next_graph != _COMPLETE:
@@ -467,11 +490,11 @@ class _Places:
             for graph in graphs:
                 graph.replay()
 
-    def _waiting_graph(self, event: ExternalEvent, pool: object) -> DeviceGraph:
+    def _waiting_graph(self, event: ExternalEvent, pool: object, stream: Stream) -> DeviceGraph:
         graph = self._device.create_graph()
-        with self._device.capture(graph, pool=pool, stream=self._stream):
-            event.wait(self._stream)
-            event.reset(self._stream)
+        with self._device.capture(graph, pool=pool, stream=stream):
+            event.wait(stream)
+            event.reset(stream)
         return graph
 
 

@@ -232,10 +232,12 @@ class KeyProducers:
     def _check_bounds(self, what: str, producer: Producer, needs: Mapping[str, int]) -> None:
         bounds = producer.bounds
         for name in sorted(needs.keys() ^ bounds.keys()):
-            problem = "is not declared" if name in needs else "is declared and was not given"
-            raise StepParameterError(
-                f"{what}: the bound {name!r} {problem}; {nearest(name, bounds)}"
+            problem = (
+                f"is not declared; {nearest(name, bounds)}"
+                if name in needs
+                else "is declared and was not given; give what the step needs of it"
             )
+            raise StepParameterError(f"{what}: the bound {name!r} {problem}")
         for name, most in bounds.items():
             need = needs[name]
             if type(need) is not int or need < 0:
