@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COLUMNS = {"accepted": "", **SESSION_COLUMNS}
+LEAST_EQUAL = 0.99
 COMPARED = ("preempted", "full_steps", "accepted", "replays")
 
 
@@ -98,7 +99,8 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return the failures; empty if all is right."""
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
-        wrong += find_wrong_tokens(row, what)
+        if not is_moved(row, theirs):
+            wrong += find_wrong_tokens(row, what)
         # After wrong tokens a small load may accept none.
         has_accepted = row["accepted"] > 0 or row["name"] == "control"
         if row["full_steps"] == 0 or not has_accepted:
@@ -114,6 +116,20 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             expected |= {each: theirs[each] - saved for each in (name, "synchronisations")}
             wrong += find_unexpected(row, what, expected)
     return wrong
+
+
+def is_moved(row: dict[str, Any], theirs: dict[str, Any] | None) -> bool:
+    """Return whether wrong drafts changed which sequences are preempted, and hardly any token.
+
+    A preempted sequence is prefilled again, and prefill of latent attention rounds otherwise than
+    decode: one of two tokens that are nearly equally likely may change.
+    """
+    return (
+        row["name"] == "draft control"
+        and theirs is not None
+        and row["preempted"] != theirs["preempted"]
+        and row["equal_tokens"] >= LEAST_EQUAL * row["num_tokens"]
+    )
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
