@@ -557,6 +557,7 @@ def test_replay_waits_for_readers_that_said_so(device: GraphDevice, is_fenced: b
     model.capture()
     reader, gate = device.create_stream(), device.create_external_event()
     copied = torch.zeros(4, device=device.torch_device)
+    device.synchronize()
     for value in (1, 2):
         model.replay(value)
         step = model.events.current
@@ -583,6 +584,7 @@ def test_next_eager_step_waits_for_readers(device: GraphDevice) -> None:
     model = Model(device)
     reader, gate = device.create_stream(), device.create_external_event()
     copied = torch.zeros(4, device=device.torch_device)
+    device.synchronize()
     with torch.no_grad(), device.use_stream(device.create_stream()):
         with model.events.eager_step() as step:
             model.forward(model.x)
