@@ -1,4 +1,4 @@
-"""Calls of the kernels in ``native/engine_kernels``."""
+"""Registration and calls of the kernels in ``native/engine_kernels``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,36 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cann_sim.activation import is_active
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from torch import Tensor
 
 _LIBRARY = "libcann_sim_engine_kernels.so"
+
+
+def register_operators(
+    namespace: str,
+    operators: Mapping[str, tuple[str, Callable[..., object], Callable[..., object]]],
+) -> None:
+    """Give the simulated device operators of an engine, for as long as the process lasts.
+
+    Does nothing where the simulator is not loaded, or where the engine has registered the last one.
+
+    Args:
+        namespace: of ``torch.ops``.
+        operators: schema, kernel and fake kernel by name.
+    """
+    *_, last = operators
+    if not is_active() or hasattr(getattr(torch.ops, namespace), last):
+        return
+    for name, (schema, kernel, fake) in operators.items():
+        qualified = f"{namespace}::{name}"
+        torch.library.define(qualified, schema)
+        torch.library.impl(qualified, "npu", kernel)
+        torch.library.register_fake(qualified, fake)
 
 
 def launch(operator: str, symbol: str, device: torch.device, *arguments: object) -> None:
@@ -58,4 +84,17 @@ def require_dense(
         raise ValueError(
             f"launching {operator}: expected {name!r} to be {dtype} {list(shape)}, densely, "
             f"found {tensor.dtype} {list(tensor.shape)} with strides {list(tensor.stride())}"
+        )
+
+
+def require_value(operator: str, name: str, found: object, expected: Sequence[object]) -> None:
+    """Refuse a value that a kernel does not simulate.
+
+    Raises:
+        ValueError: The value is not among the expected ones.
+    """
+    if found not in expected:
+        raise ValueError(
+            f"launching {operator}: expected {name!r} to be "
+            f"{' or '.join(map(repr, expected))}, found {found!r}; other values are not simulated"
         )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cann_sim.activation import is_active
-from cann_sim.engine_kernels.kernel_call import address, launch, require_dense
+from cann_sim.engine_kernels.kernel_call import address, launch, register_operators, require_dense
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,12 +31,8 @@ def register() -> None:
     Does nothing where the simulator is not loaded. The engine registers an operator of this name
     itself where Triton has a driver, which it never has for a simulated device.
     """
-    if not is_active() or hasattr(torch.ops.vllm, _NAME):
-        return
-    name = f"vllm::{_NAME}"
-    torch.library.define(name, _SCHEMA.removeprefix(_NAME))
-    torch.library.impl(name, "npu", qkv_rmsnorm_rope)
-    torch.library.register_fake(name, _empty_parts)
+    schema = _SCHEMA.removeprefix(_NAME)
+    register_operators("vllm", {_NAME: (schema, qkv_rmsnorm_rope, _empty_parts)})
 
 
 def qkv_rmsnorm_rope(

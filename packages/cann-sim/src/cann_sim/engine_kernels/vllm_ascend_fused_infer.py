@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from cann_sim.activation import is_active
-from cann_sim.engine_kernels.kernel_call import address, launch, require_dense
+from cann_sim.engine_kernels.kernel_call import (
+    address,
+    launch,
+    register_operators,
+    require_dense,
+    require_value,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 _ATTENTION = "npu_fused_infer_attention_score_v2_sink"
@@ -64,16 +71,13 @@ def register() -> None:
     Lasts as long as the process. Does nothing where the simulator is not loaded, or where the
     engine's own library has registered them.
     """
-    if not is_active() or hasattr(torch.ops._C_ascend, _ATTENTION):  # noqa: SLF001
-        return
-    for name, schema, kernel, fake in (
-        (_METADATA, _METADATA_SCHEMA, _make_metadata, _fake_metadata),
-        (_ATTENTION, _ATTENTION_SCHEMA, _attend, _fake_attention),
-    ):
-        qualified = f"_C_ascend::{name}"
-        torch.library.define(qualified, schema)
-        torch.library.impl(qualified, "npu", kernel)
-        torch.library.register_fake(qualified, fake)
+    register_operators(
+        "_C_ascend",
+        {
+            _METADATA: (_METADATA_SCHEMA, _make_metadata, _fake_metadata),
+            _ATTENTION: (_ATTENTION_SCHEMA, _attend, _fake_attention),
+        },
+    )
 
 
 class _Lengths(ctypes.Structure):
@@ -309,9 +313,5 @@ def _describe(operator: str, name: str, tensor: Tensor | None) -> _Tensor:
     )
 
 
-def _require(operator: str, name: str, found: object, expected: tuple[object, ...]) -> None:
-    if found not in expected:
-        raise ValueError(
-            f"launching _C_ascend::{operator}: expected {name!r} to be "
-            f"{' or '.join(map(repr, expected))}, found {found!r}; other values are not simulated"
-        )
+def _require(operator: str, name: str, found: object, expected: Sequence[object]) -> None:
+    require_value(f"_C_ascend::{operator}", name, found, expected)
