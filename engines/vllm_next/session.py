@@ -243,7 +243,7 @@ def generate(
 def compare_logprobs(rows: list[dict[str, Any]]) -> None:
     """Add to each row how many of its log-probabilities are, bit by bit, those of stock."""
     for row, theirs, _ in beside_stock(rows):
-        if theirs is None:
+        if theirs is None or not ("logprobs" in row and "logprobs" in theirs):
             continue
         both = zip(row["logprobs"], theirs["logprobs"], strict=True)
         row["equal_logprobs"] = sum(
@@ -323,8 +323,7 @@ def run_apart(
         row | described(variant) | {"name": row["name"]}
         for row in run_forked(call, described(variant), log, limit)
     ]
-    if all("logprobs" in row for row in (*rows, *made)):
-        compare_logprobs([*rows, *made])
+    compare_logprobs([*rows, *made])
     return made
 
 

@@ -35,6 +35,7 @@ from engines.vllm.workers import worker_counts
 from engines.vllm_next import stand_ins, stand_ins_v2
 from engines.vllm_next.session import (
     COUNTED,
+    compare_logprobs,
     generate,
     measure_steps,
     run_apart,
@@ -171,17 +172,6 @@ def write_model(variant: ModelVariant, checkpoint: Path) -> None:
     from engines.models import tiny_models
 
     tiny_models.write_model(replace(variant, model=variant.model.removesuffix(V2)), checkpoint)
-
-
-def compare_logprobs(rows: list[dict[str, Any]]) -> None:
-    """Add to each row how many of its log-probabilities are, bit by bit, those of stock."""
-    for row, theirs, _ in beside_stock(rows):
-        if theirs is None or "logprobs" not in row:
-            continue
-        both = zip(row["logprobs"], theirs["logprobs"], strict=True)
-        row["equal_logprobs"] = sum(
-            own == other for a, b in both for own, other in zip(a, b, strict=True)
-        )
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
