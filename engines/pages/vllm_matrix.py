@@ -122,7 +122,7 @@ def of_next(row: dict[str, Any], runner: str = "") -> dict[str, str]:
 
 
 def of_breakable(row: dict[str, Any]) -> dict[str, str]:
-    """Return those of a row of engines/vllm_next/breaking/breakable.py."""
+    """Return those of a row of a session in engines/vllm_next/breaking."""
     waits, steps = row["waits_in_full_steps"], row["full_steps"]
     note = f"{waits} waits in {steps} steps; `stock` in PIECEWISE, where attention runs eagerly"
     return {
@@ -149,7 +149,7 @@ SESSIONS = {
     "vllm-models*.json": of_models,
     "vllm-next.json": of_next,
     "vllm-next-[dilm]*.json": of_next,
-    "vllm-next-breakable.json": of_breakable,
+    "vllm-next-breakable*.json": of_breakable,
     "vllm-next-ranks.json": of_next,
     "vllm-next-runner-v2.json": functools.partial(of_next, runner=", model runner v2"),
 }

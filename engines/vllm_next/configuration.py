@@ -13,8 +13,8 @@ import functools
 import sys
 
 from engines.vllm.configuration import KEYS, Release, make_sides, run_release
-from engines.vllm_next import stand_ins
 from engines.vllm_next.session import start_engine
+from engines.vllm_next.without_device import stand_ins
 
 
 def main() -> int:

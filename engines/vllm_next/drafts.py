@@ -35,10 +35,10 @@ from engines.vllm.drafts import (
 from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of, worker_of
 from engines.vllm.workers import worker_counts, worker_drafts
-from engines.vllm_next import stand_ins
 from engines.vllm_next.models import install_for
 from engines.vllm_next.session import COLUMNS as SESSION_COLUMNS
 from engines.vllm_next.session import (
+    MODES,
     graphs_of,
     is_full_step,
     measure_steps,
@@ -47,6 +47,7 @@ from engines.vllm_next.session import (
     shift_worker,
     start_engine,
 )
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     import argparse
@@ -139,11 +140,13 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             name=name,
             dtype="bfloat16",
             num_layers=LAYERS[method],
+            mode=mode,
             model=f"{METHODS[method]}, drafts by {method}",
             capture_sizes=SIZES,
             **KEYS[name],
         )
         for method in options.methods
+        for mode in MODES
         for name in ("stock", "ours")
     ]
 

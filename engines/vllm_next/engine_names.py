@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engines.vllm.without_device.stand_ins import set_environment
-from engines.vllm_next import stand_ins
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,9 @@ from engines.running.session_run import make_parser
 from engines.vllm.idle_rank import COLUMNS, LONGEST_SECONDS, RANKS, run_ranks
 from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import run_session
-from engines.vllm_next import ranks, stand_ins
-from engines.vllm_next.session import run_apart, shift_worker, start_engine
+from engines.vllm_next import ranks
+from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine
+from engines.vllm_next.without_device import stand_ins
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
@@ -36,9 +37,11 @@ def main() -> int:
             name=name,
             dtype="bfloat16",
             num_layers=options.layers,
+            mode=mode,
             model="Qwen3-MoE, data parallel",
             **KEYS[name],
         )
+        for mode in MODES
         for name in ("stock", "ours")
     ]
     make = functools.partial(start_engine, install=stand_ins.install)

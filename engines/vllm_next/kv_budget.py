@@ -36,9 +36,9 @@ from engines.running.session_run import make_parser
 from engines.vllm.drafts import LAYERS, method_of, speculation, write_checkpoints
 from engines.vllm.models import ModelVariant
 from engines.vllm.session import generate, run_session, runner_of, worker_of
-from engines.vllm_next import stand_ins
 from engines.vllm_next.models import install_for
 from engines.vllm_next.session import is_full_step, run_apart, start_engine
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     import argparse

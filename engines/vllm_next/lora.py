@@ -21,9 +21,9 @@ from engines.vllm.lora import names_of
 from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of
 from engines.vllm.without_device import lora_kernels
-from engines.vllm_next import stand_ins
 from engines.vllm_next.session import (
     COLUMNS,
+    MODES,
     is_full_step,
     measure_steps,
     measure_with_control,
@@ -31,6 +31,7 @@ from engines.vllm_next.session import (
     start_engine,
     verdict,
 )
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,9 +85,11 @@ def main() -> int:
             name=name,
             dtype="bfloat16",
             num_layers=options.layers,
+            mode=mode,
             model="Qwen3, adapters",
             **KEYS[name],
         )
+        for mode in MODES
         for name in ("stock", "ours")
     ]
     run = functools.partial(run_apart, load=run_tokens, write=write_checkpoints)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from engines.running.session_run import make_parser
 from engines.vllm.models import KEYS, PAGED_SIZES, ModelVariant
 from engines.vllm.session import run_session
-from engines.vllm_next import stand_ins
 from engines.vllm_next.session import COLUMNS, run_apart, run_load, verdict
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     import argparse

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.vllm.own_tests import PLATFORMS, OwnTests, name_plugins
-from engines.vllm_next import stand_ins
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable

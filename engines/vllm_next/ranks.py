@@ -25,9 +25,9 @@ from engines.vllm.graphs import PLUGINS
 from engines.vllm.models import COLUMNS, KEYS, ModelVariant
 from engines.vllm.ranks import LONGEST_SECONDS, RANKS
 from engines.vllm.session import measure_engine, run_session
-from engines.vllm_next import context_parallel, stand_ins
 from engines.vllm_next.models import install_for
-from engines.vllm_next.session import run_apart, shift_worker, start_engine
+from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine
+from engines.vllm_next.without_device import context_parallel, stand_ins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,12 +73,14 @@ def main() -> int:
             name=name,
             dtype="bfloat16",
             num_layers=options.layers,
+            mode=mode,
             model=model,
             ranks=RANKS,
             decode_parts=RANKS if model.endswith("DCP") else 1,
             **KEYS[name],
         )
         for model in options.models
+        for mode in MODES
         for name in ("stock", "ours")
     ]
     return run_session(

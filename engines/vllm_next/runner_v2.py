@@ -23,7 +23,6 @@ from engines.running.session_rows import (
 from engines.running.session_run import make_parser
 from engines.vllm.models import ModelVariant
 from engines.vllm.session import generate, run_session, runner_of
-from engines.vllm_next import stand_ins, stand_ins_v2
 from engines.vllm_next.session import (
     COUNTED,
     KEYS,
@@ -32,6 +31,7 @@ from engines.vllm_next.session import (
     run_apart,
     start_engine,
 )
+from engines.vllm_next.without_device import stand_ins, stand_ins_v2
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -40,7 +40,7 @@ from engines.vllm.session import (
     worker_of,
 )
 from engines.vllm.workers import worker_counts
-from engines.vllm_next import stand_ins
+from engines.vllm_next.without_device import stand_ins
 
 import cann_sim
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 COUNTED = ("replays", "task_updates", "synchronisations")
 # As in the sessions of the stable release, and that release's worker without the key.
 KEYS = {**model_keys, "off": {}}
+MODES = ("FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys(("preempted", "full_steps", "waits_in_full_steps", *COUNTED), ""),
@@ -275,7 +276,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants selected by the options."""
-    chosen = {"FULL_DECODE_ONLY": ("stock", "off", "ours"), "FULL_AND_PIECEWISE": ("stock", "ours")}
+    chosen = dict(zip(MODES, (("stock", "off", "ours"), ("stock", "ours")), strict=True))
     return [
         ModelVariant(
             name=name,

@@ -27,9 +27,9 @@ from engines.vllm.session import (
     runner_of,
     watch_updates,
 )
-from engines.vllm_next import stand_ins
 from engines.vllm_next.models import install_for
 from engines.vllm_next.session import COLUMNS, run_apart, start_engine
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,10 +35,10 @@ _PARTS = (
     "sleep",
     "failing.failures",
     "failing.seeded_failures",
-    "seeded_failures",
     "fusions",
     "breaking.breakable",
-    "breaking.breakable_faults",
+    "breaking.breakable_features",
+    "failing.breakable_faults",
 )
 
 

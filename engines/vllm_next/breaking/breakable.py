@@ -32,7 +32,6 @@ from engines.vllm.models import ModelVariant
 from engines.vllm.session import generate as generate_tokens
 from engines.vllm.session import run_session, runner_of, worker_of
 from engines.vllm.workers import worker_counts
-from engines.vllm_next import stand_ins, stand_ins_v2
 from engines.vllm_next.session import (
     COUNTED,
     compare_logprobs,
@@ -42,6 +41,7 @@ from engines.vllm_next.session import (
     shift_worker,
     start_engine,
 )
+from engines.vllm_next.without_device import stand_ins, stand_ins_v2
 
 if TYPE_CHECKING:
     import argparse

@@ -19,6 +19,7 @@ from vllm.distributed.device_communicators.pynccl_allocator import set_graph_poo
 from vllm.forward_context import get_forward_context, is_forward_context_available
 from vllm.model_executor.offloader.base import get_offloader
 from vllm.utils.torch_utils import LayerName
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.compilation.breakable_aclgraph import BreakableACLGraphWrapper
 
 from npu_graph_runtime import (
@@ -36,8 +37,6 @@ from vllm_npu_graph.step_context import StepContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
-
     from npu_graph_runtime import GraphDevice
 
 
@@ -48,7 +47,8 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
         runnable: The model.
         vllm_config: The engine's configuration.
         device: Captures and replays PIECEWISE steps; None leaves these to the engine.
-        whole: The wrapper for FULL steps; None leaves these to the engine.
+        whole: The wrapper for FULL steps, or the model, if another graph captures it; None leaves
+            these to the engine.
         given: Further arguments of the engine's wrapper.
 
     Attributes:
@@ -62,12 +62,12 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
         vllm_config: Any,
         *,
         device: GraphDevice | None = None,
-        whole: ACLGraphWrapper | None = None,
+        whole: Callable[..., Any] | None = None,
         **given: Any,
     ) -> None:
         super().__init__(runnable, vllm_config, **given)
         self.whole = whole
-        if whole is not None:
+        if isinstance(whole, ACLGraphWrapper):
             self.set_attn_backend = whole.set_attn_backend  # which the engine calls
         self.step_context = StepContext(piecewise=RunMode.BREAKABLE)
         self._names: frozenset[str] = frozenset()  # of keyword arguments at capture

@@ -61,13 +61,11 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         """Load the model, then replace the engine's wrapper if its graphs are covered."""
         super().load_model(*args, **kwargs)
         is_breakable = isinstance(self.model, BreakableACLGraphWrapper)
-        if is_breakable and self.speculative_config is not None:
-            _LOGGER.warning("vllm-npu-graph leaves breakable graphs beside drafts to the engine")
-            return
         if self._options.graphs and not is_breakable:
             _LOGGER.warning("vllm-npu-graph leaves the graphs of this mode to the engine")
         whole = self._make_whole() if self._options.attention else None
         if is_breakable:
+            self._pass_draft()
             self.model = self._make_breakable(whole)
         elif whole is not None:
             self.model = whole
@@ -117,6 +115,17 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             use_eagle=self.use_eagle,
             enable_enpu=self.enable_enpu,
         )
+
+    def _pass_draft(self) -> None:
+        """Let the FULL graph of a draft capture the draft's model.
+
+        The engine's wrapper of that model would capture inside of this capture, and end.
+        """
+        wrapper = getattr(self.drafter, "model", None)
+        if isinstance(wrapper, BreakableACLGraphWrapper):
+            model = wrapper.unwrap()
+            given = {"use_eagle": self.use_eagle, "enable_enpu": self.enable_enpu}
+            self.drafter.model = BreakableGraphs(model, self.vllm_config, whole=model, **given)
 
     def _arguments_of_whole(self) -> dict[str, Any]:
         """Return the arguments of the engine's own wrapper of the model's FULL graphs."""
@@ -189,9 +198,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             drafts.method not in _DRAFTS[self.model_config.use_mla] or drafts.parallel_drafting
         ):
             return f"drafts by {drafts.method}, or all at once, were not tested"
-        has_parts = parallel.decode_context_parallel_size > 1
-        if parallel.prefill_context_parallel_size > 1 or (has_parts and drafts is not None):
-            return "attention under PCP, and drafts under DCP, were not tested"
+        if parallel.decode_context_parallel_size > 1 and drafts is not None:
+            return "drafts under DCP were not tested"
         if self.enable_enpu:
             return "the engine orders updates by itself (ENPU_ENABLE)"
         is_recorded = not use_updatable_graph(self.attn_backend)

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from engines.vllm_next import stand_ins
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Faults in breakable graphs of vllm-ascend's newest release: how its captures end, and how ours.
 
-Run as ``cann-sim run -- python -m engines.vllm_next.breaking.breakable_faults``. Each fault is put
+Run as ``cann-sim run -- python -m engines.vllm_next.failing.breakable_faults``. Each fault is put
 into an engine before its captures, or after them. `stock` is the engine alone, `graphs` has our
 captures. Ours must end with the named error, whose message says where. If nothing is raised, the
 tokens are compared with those of the same engine without its graphs. Rows go to
@@ -22,9 +22,9 @@ from engines.running.session_rows import DESCRIBED, find_errors
 from engines.running.session_run import make_parser
 from engines.vllm.models import ModelVariant
 from engines.vllm.session import describe, generate, run_session, runner_of
-from engines.vllm_next import stand_ins
 from engines.vllm_next.breaking.breakable import KEYS, PIECEWISE
 from engines.vllm_next.session import start_engine
+from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     import argparse

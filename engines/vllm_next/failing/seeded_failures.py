@@ -1,6 +1,6 @@
 """vllm-ascend 0.30.0rc2 on simulated CANN under faults that seeds decide.
 
-Run as ``cann-sim run -- python -m engines.vllm_next.seeded_failures``. As
+Run as ``cann-sim run -- python -m engines.vllm_next.failing.seeded_failures``. As
 engines/vllm/failing/seeded_failures.py, with the graphs of this release: an update fails, a step
 has other lengths or lacks the metadata of a layer, or something fails after a replay. Rows go to
 build/engines/vllm-next-seeded-failures.json.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from engines.vllm.failing.seeded_failures import KINDS_OF_BOTH, FaultSession, run_session
 from engines.vllm.failing.worker_faults import damage
 from engines.vllm.session import Variant
-from engines.vllm_next import stand_ins
 from engines.vllm_next.session import graphs_of, start_engine
+from engines.vllm_next.without_device import stand_ins
 
 import cann_sim
 
