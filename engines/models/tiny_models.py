@@ -46,7 +46,7 @@ def write_model(variant: Described, folder: Path) -> None:
         quantise_checkpoint(source, folder, scheme)
     elif variant.model.startswith("Qwen3"):
         # Each of two ranks has to hold the same head of keys, if it is to hold a part of them.
-        heads = 1 if variant.model.endswith("CP") else 2
+        heads = 1 if "CP" in variant.model else 2
         given |= {"num_kv_heads": heads, "has_experts": "MoE" in variant.model}
         tiny_qwen3.write_checkpoint(folder, width=256 if "wide" in variant.model else 64, **given)
     elif variant.model.startswith("Mistral"):

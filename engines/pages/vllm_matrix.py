@@ -63,7 +63,8 @@ OTHERS = {
     "of it needs such a model, and images through its processor",
     "DeepSeek, drafts by ngram": "the engine alone ends in its update of a whole graph, with "
     "more key lengths than sequences; attention update is left to it",
-    "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself",
+    "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself, but for "
+    "`ngram` under DCP of vLLM 0.30.0",
 }
 
 

@@ -2,7 +2,7 @@
 
 Run as ``cann-sim run -- python -m engines.vllm_next.ranks``. The engine starts two workers, each
 with a simulated device of its own, which hold a half of every layer (tensor parallelism); with DCP
-a half of the keys of each sequence too. `stock` is the engine alone, `ours` has our attention
+a half of the keys of each sequence too, once with drafts. `stock` is the engine alone, `ours` has our attention
 update, and `control` is the engine of `ours` once more with key lengths that are one too small on
 both ranks. Rows go to build/engines/vllm-next-ranks.json.
 """
@@ -21,10 +21,11 @@ from engines.running.session_rows import (
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
+from engines.vllm import drafts
 from engines.vllm.graphs import PLUGINS
 from engines.vllm.models import COLUMNS, KEYS, ModelVariant
 from engines.vllm.ranks import LONGEST_SECONDS, RANKS
-from engines.vllm.session import measure_engine, run_session
+from engines.vllm.session import Variant, measure_engine, run_session
 from engines.vllm_next.models import install_for
 from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine
 from engines.vllm_next.without_device import context_parallel, stand_ins
@@ -32,12 +33,16 @@ from engines.vllm_next.without_device import context_parallel, stand_ins
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP", "DeepSeek, DCP")
+DRAFTS = "Qwen3, DCP, drafts by ngram"
+MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP", "DeepSeek, DCP", DRAFTS)
 
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    llm = start_engine(variant, checkpoint, functools.partial(install_for_ranks, variant))
+    given = {}
+    if variant.model == DRAFTS:
+        given["speculative_config"] = drafts.speculation(drafts.method_of(variant), checkpoint)
+    llm = start_engine(variant, checkpoint, functools.partial(install_for_ranks, variant), **given)
     return measure_engine(llm, variant, compare_load(count), shift_worker)
 
 
@@ -76,7 +81,8 @@ def main() -> int:
             mode=mode,
             model=model,
             ranks=RANKS,
-            decode_parts=RANKS if model.endswith("DCP") else 1,
+            decode_parts=RANKS if "DCP" in model else 1,
+            capture_sizes=drafts.SIZES if model == DRAFTS else Variant.capture_sizes,
             **KEYS[name],
         )
         for model in options.models

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import weakref
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -483,6 +484,34 @@ def test_capture_needs_the_lengths_of_padding() -> None:
     with pytest.raises(ConfigError, match="prepare returned None, expected the lengths"):
         runner.capture(lambda size: None)
     runner.capture(padding)
+    assert_right(runner, [3, 4])
+
+
+@pytest.mark.parametrize("made", [None, [None], 3])
+def test_make_that_returns_no_producers_is_refused(made: Any) -> None:
+    setting = Setting("full")
+    producers = replace(setting.metadata.step_producers(), make=lambda _: made)
+    with pytest.raises(ConfigError, match=r"make returned .*, expected a list of Producer"):
+        setting.decode_runner(producers).capture(padding)
+
+
+@pytest.mark.parametrize("needed", [None, {"lengths": 3}])
+def test_needs_of_another_type_are_refused(needed: Any) -> None:
+    setting = Setting("full")
+    producers = setting.metadata.step_producers()
+    runner = setting.decode_runner(replace(producers, needs=lambda *_: needed))
+    runner.capture(padding)
+    with pytest.raises(ConfigError, match=r"needs returned .*, expected numbers by bound"):
+        runner.run({"values": torch.ones(2)}, {"rows": {"lengths": [1, 2]}})
+
+
+def test_step_without_lengths_is_refused() -> None:
+    setting = Setting("full")
+    runner = setting.decode_runner(setting.metadata.step_producers())
+    runner.capture(padding)
+    none: Any = None
+    with pytest.raises(InputError, match="lengths is None, expected values by parameter group"):
+        runner.run({"values": torch.ones(2)}, none)
     assert_right(runner, [3, 4])
 
 

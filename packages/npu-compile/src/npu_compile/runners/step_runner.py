@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from npu_compile.errors import RunnerStateError
+from npu_compile.errors import InputError, RunnerStateError
 from npu_compile.runners.capture_schedule import CaptureSchedule
 from npu_compile.runners.padded_steps import PaddedSteps
 from npu_compile.runners.runner_arguments import require_prepare
@@ -19,7 +20,7 @@ from npu_graph_runtime import RunMode
 from npu_graph_runtime.diagnosis import ShadowValidation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -312,8 +313,8 @@ class StepRunner:
             views of the graph's memory, which the next step overwrites.
 
         Raises:
-            InputError: An input does not match its declaration, or rows and sequences do not match
-                each other; nothing was launched.
+            InputError: An input does not match its declaration, rows and sequences do not match
+                each other, or the lengths are no mapping; nothing was launched.
             StepParameterError: The lengths do not fit, or need more than a bound of a producer;
                 nothing was launched.
             ProducerError: A producer failed; nothing was replayed.
@@ -326,6 +327,12 @@ class StepRunner:
         observer = self._observer
         started = 0.0 if observer is None else time.perf_counter()
         own = self._form.given(inputs)
+        # isinstance of an abstract class is slow, and every step runs this.
+        if type(lengths) is not dict and not isinstance(lengths, Mapping):
+            raise InputError(
+                f"running a step of {own.tokens} rows: lengths is {lengths!r}, expected values by "
+                "parameter group and argument name; pass {} if attention needs none"
+            )
         num_rows = own.tokens
         key = self._schedule.key_of(num_rows, agreed)
         mode, update_seconds = RunMode.EAGER, 0.0

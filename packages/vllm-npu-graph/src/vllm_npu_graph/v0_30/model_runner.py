@@ -198,8 +198,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             drafts.method not in _DRAFTS[self.model_config.use_mla] or drafts.parallel_drafting
         ):
             return f"drafts by {drafts.method}, or all at once, were not tested"
-        if parallel.decode_context_parallel_size > 1 and drafts is not None:
-            return "drafts under DCP were not tested"
+        if parallel.decode_context_parallel_size > 1 and self.use_eagle:
+            return "drafts by a model under DCP were not tested"
         if self.enable_enpu:
             return "the engine orders updates by itself (ENPU_ENABLE)"
         is_recorded = not use_updatable_graph(self.attn_backend)

@@ -80,7 +80,7 @@ class ProducedPlans(RecordedPlans):
     def make_metadata(self, lengths: Mapping[str, Mapping[str, Lengths]], size: StepSize) -> None:
         """Run the producers of a step at once, on the current stream."""
         producers = self._producers
-        made = list(producers.make(size))
+        made = producers.make_checked(size)
         write = producers.write_inputs
         if write is not None:
             # As a producer it runs behind the fence.
@@ -110,9 +110,8 @@ class ProducedPlans(RecordedPlans):
         """Check a step, and return a function that produces and replays; launches nothing."""
         producers, size = self._producers, self._size_of(key)
         given = self._padding[key] if lengths is None else lengths
-        step = ProducerStep(
-            key=self._lane_key(key), needs=producers.needs(size, given), values=given
-        )
+        needs = producers.checked_needs(size, given)
+        step = ProducerStep(key=self._lane_key(key), needs=needs, values=given)
         producers.lane.check(step)
         write = producers.write_inputs
 
@@ -128,7 +127,7 @@ class ProducedPlans(RecordedPlans):
         producers = self._producers
         return producers.lane.recording(
             self._recorder,
-            producers.make(self._size_of(key)),
+            producers.make_checked(self._size_of(key)),
             captured=producers.captured,
             values=self._padding[key],
             key=self._lane_key(key),

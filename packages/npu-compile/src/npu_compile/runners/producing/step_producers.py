@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attn_update.producers import ProducerLane
+from attn_update.producers import Producer, ProducerLane
 from npu_compile.errors import ConfigError
 from npu_compile.runners.runner_arguments import require_callable, require_instance
 from npu_graph_runtime import RunMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from attn_update import Lengths
-    from attn_update.producers import Producer
     from npu_compile.inputs.step_size import StepSize
     from npu_compile.runners.step_form import StepForm
 
@@ -81,6 +80,39 @@ class StepProducers:
                 f"{doing}: write_inputs is for producers inside of the graph, expected captured="
                 "True; beside the graph Producer.launch gets the lengths of each step"
             )
+
+    def make_checked(self, size: StepSize) -> list[Producer]:
+        """Return the producers of a step.
+
+        Raises:
+            ConfigError: `make` returned something else.
+        """
+        made: Any = self.make(size)
+        listed = list(made) if isinstance(made, Iterable) else [made]
+        if not all(isinstance(each, Producer) for each in listed):
+            raise ConfigError(
+                f"making the producers of a step of {size}: make returned {made!r}, expected a "
+                "list of Producer; return an empty one for a step that needs none"
+            )
+        return listed
+
+    def checked_needs(
+        self, size: StepSize, lengths: Mapping[str, Mapping[str, Lengths]]
+    ) -> Mapping[str, Mapping[str, int]]:
+        """Return what a step needs of the bounds.
+
+        Raises:
+            ConfigError: `needs` returned something else.
+        """
+        needs: Any = self.needs(size, lengths)
+        if not isinstance(needs, Mapping) or not all(
+            isinstance(each, Mapping) for each in needs.values()
+        ):
+            raise ConfigError(
+                f"checking the bounds of a step of {size}: needs returned {needs!r}, expected "
+                "numbers by bound by producer; return an empty dict where no producer has bounds"
+            )
+        return needs
 
 
 def require_producers(doing: str, producers: object) -> None:
