@@ -2,9 +2,9 @@
 
 Run as ``cann-sim run -- python -m engines.vllm_next.ranks``. The engine starts two workers, each
 with a simulated device of its own, which hold a half of every layer (tensor parallelism); with DCP
-a half of the keys of each sequence too, once with drafts. `stock` is the engine alone, `ours` has our attention
-update, and `control` is the engine of `ours` once more with key lengths that are one too small on
-both ranks. Rows go to build/engines/vllm-next-ranks.json.
+a half of the keys of each sequence too, once with drafts. `stock` is the engine alone, `ours` has
+our attention update, and `control` is the engine of `ours` once more with key lengths that are one
+too small on both ranks. Rows go to build/engines/vllm-next-ranks.json.
 """
 
 from __future__ import annotations
