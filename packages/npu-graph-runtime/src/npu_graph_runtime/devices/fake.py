@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import threading
 import weakref
@@ -16,10 +17,9 @@ from npu_graph_runtime.devices.fake_graph import (
     FakeGraph,
     FakeMemoryPool,
     FakeTaskGroup,
-    TaskUpdate,
 )
 from npu_graph_runtime.devices.fake_recorder import FakeRecorder
-from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, device_failure
+from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work, device_failure
 from npu_graph_runtime.devices.fake_stream import (
     FakeEvent,
     FakeExternalEvent,
@@ -224,7 +224,8 @@ class FakeDevice:
             raise device_failure(
                 107040, f"updating a task group of {expected} with {issued}, issued on {on.name}"
             )
-        on.issue(TaskUpdate(group, launches))
+        what = f"the update of a task group of {', '.join(issued)}"
+        on.issue(Work(what, functools.partial(group.become, launches)))
 
     def is_capturing(self) -> bool:
         """Return whether the current stream is capturing."""

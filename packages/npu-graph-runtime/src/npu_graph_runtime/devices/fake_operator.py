@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.torch_internals import (
-    has_kernel,
-    python_kernels,
-    schema_of,
-)
+from npu_graph_runtime.torch_internals import has_kernel, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,22 +17,6 @@ def schema_name(func: Any) -> str:
     """Return the qualified name without the overload, such as ``aten::add``."""
     name: str = schema_of(func).name
     return name
-
-
-def is_python_operator(func: Any) -> bool:
-    """Return whether the CPU kernel of an operator is Python, registered by ``torch.library``.
-
-    False if this torch does not tell; an opaque operator is then recorded as one launch.
-    """
-    kernels = python_kernels()
-    if func.namespace in {"aten", "prims", "prim"}:
-        return False
-    schema = schema_of(func)
-    name = schema.name.split("::")[1]
-    if schema.overload_name:
-        name = f"{name}.{schema.overload_name}"
-    keys = ("CPU", "CompositeExplicitAutograd")
-    return any(f"{func.namespace}/{name}/{key}" in kernels for key in keys)
 
 
 def is_composite(func: Any) -> bool:
