@@ -30,7 +30,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 __all__ = [
     "FunctionSchema",
@@ -167,7 +167,7 @@ def run_python_kernel(
     overload = f".{schema.overload_name}" if schema.overload_name else ""
     name = schema.name.replace("::", "/") + overload
     device_key = torch._C._dispatch_key_for_device(device or devices[0])
-    known = getattr(torch.library, "_impls", frozenset())
+    known: Collection[str] = getattr(torch.library, "_impls", ())
     if not any(f"{name}/{key}" in known for key in (device_key, "CompositeExplicitAutograd")):
         return None
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device_key))

@@ -119,7 +119,6 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     Attributes:
         on_operator: called with each operator, its arguments and its keyword arguments before it
             runs; may raise.
-        is_looking: whether operators are currently seen.
         takes_apart: look into composite operators, which torch does not decompose in inference
             mode.
         written: addresses of existing memory that the capture writes, including that of
@@ -149,7 +148,6 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._used: dict[int, UsedMemory] = {}
         self._lost: list[UsedMemory] = []
         self.on_operator: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
-        self.is_looking = True
         self.takes_apart = False
         self.written: set[int] = set()
         self.written_elsewhere: str | None = None
