@@ -30,7 +30,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 __all__ = [
     "FunctionSchema",
@@ -39,6 +39,7 @@ __all__ = [
     "abandon_dispatch_mode",
     "base_of",
     "end_cuda_allocation",
+    "given_arguments",
     "has_kernel",
     "layout_guard",
     "negated_view",
@@ -71,6 +72,17 @@ def out_of_tree_backend() -> str:
 def schema_of(operator: OpOverload[..., Any]) -> FunctionSchema:
     """Return the schema of an operator: `_schema`, torch 2.10 to 2.14; there is no public API."""
     return operator._schema
+
+
+def given_arguments(
+    operator: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield (argument of the schema, value) for each argument that was given; see `schema_of`."""
+    for index, argument in enumerate(operator._schema.arguments):
+        if index < len(args) and not argument.kwarg_only:
+            yield argument, args[index]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
 
 
 def has_kernel(operator: OpOverload[..., Any], key: str) -> bool:

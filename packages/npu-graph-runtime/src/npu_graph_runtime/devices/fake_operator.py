@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.torch_internals import has_kernel, schema_of
+from npu_graph_runtime.torch_internals import given_arguments, has_kernel, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,24 +35,11 @@ def has_known_shape(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """
     if torch.Tag.dynamic_output_shape not in func.tags:
         return True
-    given = {argument.name: value for argument, value in _arguments(func, args, kwargs)}
+    given = {argument.name: value for argument, value in given_arguments(func, args, kwargs)}
     if schema_name(func) == "aten::index":
         masks = {torch.bool, torch.uint8}
         return not any(index.dtype in masks for _, index in tensor_leaves(given["indices"], ""))
     return schema_name(func) == "aten::repeat_interleave" and given.get("output_size") is not None
-
-
-def _arguments(
-    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> list[tuple[Any, object]]:
-    """Return (schema argument, value) for each argument that was given."""
-    given: list[tuple[Any, object]] = []
-    for index, argument in enumerate(schema_of(func).arguments):
-        if index < len(args) and not argument.kwarg_only:
-            given.append((argument, args[index]))
-        elif argument.name in kwargs:
-            given.append((argument, kwargs[argument.name]))
-    return given
 
 
 def written_arguments(
@@ -61,7 +48,7 @@ def written_arguments(
     """Return the tensors that an operator writes."""
     return [
         tensor
-        for argument, value in _arguments(func, args, kwargs)
+        for argument, value in given_arguments(func, args, kwargs)
         if argument.alias_info is not None and argument.alias_info.is_write
         for _, tensor in tensor_leaves(value, "")
     ]
@@ -77,7 +64,7 @@ def returned_arguments(
     """
     written = {
         frozenset(argument.alias_info.before_set): value
-        for argument, value in _arguments(func, args, kwargs)
+        for argument, value in given_arguments(func, args, kwargs)
         if argument.alias_info is not None and argument.alias_info.is_write
     }
     if not written or any(t.numel() == 0 for _, t in tensor_leaves(list(written.values()), "")):

@@ -21,6 +21,7 @@ from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
 from npu_graph_runtime.torch_internals import (
     OpOverload,
+    given_arguments,
     run_python_kernel,
     schema_of,
 )
@@ -97,10 +98,8 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self, func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         written: list[tuple[Tensor, bool]] = []
-        schema = schema_of(func)
-        is_out_variant = "out" in schema.overload_name
-        for index, argument in enumerate(schema.arguments):
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
+        is_out_variant = "out" in schema_of(func).overload_name
+        for argument, value in given_arguments(func, args, kwargs):
             is_written = argument.alias_info is not None and argument.alias_info.is_write
             if argument.alias_info is not None and not is_written:
                 continue  # a view of it is returned
@@ -201,12 +200,8 @@ def _is_dense(tensor: Tensor) -> bool:
 
 def _reads_too(func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return whether an operator that writes by index also adds to the old values."""
-    for index, argument in enumerate(schema_of(func).arguments):
-        if argument.name in _READS_TOO:
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
-            if value:
-                return True
-    return False
+    given = given_arguments(func, args, kwargs)
+    return any(value for argument, value in given if argument.name in _READS_TOO)
 
 
 def _write(tensor: Tensor, value: Tensor) -> None:
