@@ -209,10 +209,6 @@ class FakeGraph:
             self._memory[address] = tensor
             self._pool.allocated += tensor.untyped_storage().nbytes()
 
-    def owns(self, tensor: torch.Tensor) -> bool:
-        """Return whether the memory of a tensor was made during the capture."""
-        return tensor.untyped_storage().data_ptr() in self._memory
-
     def mark(self, stream: FakeStream) -> int:
         """Return the position in the graph up to which a stream has launched work."""
         return self._last[stream]
