@@ -87,20 +87,6 @@ class CaptureSizes:
             )
         return self._buckets[count] if count < len(self._buckets) else None
 
-    def up_to(self, limit: int) -> CaptureSizes:
-        """Return the sizes of at most ``limit``.
-
-        Raises:
-            CaptureSizeError: No size is that small.
-        """
-        sizes = [size for size in self._sizes if size <= limit]
-        if not sizes:
-            raise CaptureSizeError(
-                f"choosing capture sizes from {self}: none is at most {limit}, expected at least "
-                "one; raise the limit or give the sizes yourself"
-            )
-        return CaptureSizes(sizes)
-
     def rounded_to_multiples(self, *factors: int) -> CaptureSizes:
         """Return the sizes rounded up to multiples of every factor.
 

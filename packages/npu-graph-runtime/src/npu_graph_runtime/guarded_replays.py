@@ -28,34 +28,26 @@ class ExpectedReplay(threading.local):
 
 
 class GuardedReplays:
-    """The graphs of one device whose replay may be rejected, or has something around it.
+    """A device whose graphs may reject their replay, or have something around it.
 
     Attributes:
-        expected: what the calling thread is about to replay.
+        expected_replay: what the calling thread is about to replay; see `GuardingDevice`.
     """
 
     def __init__(self) -> None:
-        self.expected = ExpectedReplay()
+        self.expected_replay = ExpectedReplay()
         self._capturing: dict[int, _GuardedGraph] = {}
         self._guarded: weakref.WeakSet[DeviceGraph] = weakref.WeakSet()
 
-    def capturing(
+    def _guarding(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
     ) -> AbstractContextManager[object]:
-        """Return a context manager that captures; on its thread `guard` refers to this graph."""
-        return _GuardedCapture(self._capturing, _GuardedGraph(graph, self.expected), capture)
+        """Return a context manager that captures; guards of its thread refer to this graph."""
+        guarded = _GuardedGraph(graph, self.expected_replay)
+        return _GuardedCapture(self._capturing, guarded, capture)
 
-    def guard(self, refusal: Callable[[object], str | None]) -> bool:
-        """Call back before each replay of the graph that this thread is capturing.
-
-        Args:
-            refusal: returns why the replay is rejected, or ``None``. Its argument is what the
-                replaying thread is expected to replay. It must not keep the graph alive. A second
-                one replaces the first.
-
-        Returns:
-            Whether there is such a graph.
-        """
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+        """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
         captured = self._capturing.get(threading.get_ident())
         if captured is None:
             return False
@@ -63,15 +55,8 @@ class GuardedReplays:
         self._guarded.add(captured.graph)
         return True
 
-    def wrap(self, wrap: ReplayWrap) -> bool:
-        """Replace the launch of the graph that this thread is capturing.
-
-        Args:
-            wrap: returns the new launch; see `WrappingDevice.wrap_replays`.
-
-        Returns:
-            Whether there is such a graph.
-        """
+    def wrap_replays(self, wrap: ReplayWrap) -> bool:
+        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
         captured = self._capturing.get(threading.get_ident())
         if captured is None:
             return False
@@ -79,7 +64,7 @@ class GuardedReplays:
         return True
 
     def is_guarded(self, graph: object) -> bool:
-        """Return whether the replay of the graph may be rejected."""
+        """Return whether the graph must not be replayed without a step of updates."""
         return graph in self._guarded
 
 
@@ -136,7 +121,7 @@ def _asking(
 
 
 class _GuardedCapture:
-    """A capture that `GuardedReplays.guard` finds; may be left again after an exception."""
+    """A capture that `GuardedReplays` finds; may be left again after an exception."""
 
     def __init__(
         self,

@@ -30,8 +30,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 __all__ = [
     "FunctionSchema",
@@ -40,13 +39,12 @@ __all__ = [
     "abandon_dispatch_mode",
     "base_of",
     "end_cuda_allocation",
+    "given_arguments",
     "has_kernel",
     "layout_guard",
     "negated_view",
     "no_dispatch",
     "out_of_tree_backend",
-    "python_kernels",
-    "run_cpu_kernel",
     "run_python_kernel",
     "schema_of",
     "storage_owners",
@@ -76,15 +74,15 @@ def schema_of(operator: OpOverload[..., Any]) -> FunctionSchema:
     return operator._schema
 
 
-def run_cpu_kernel(
+def given_arguments(
     operator: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
-    """Run the CPU kernel of an operator, without offering the call to dispatch modes.
-
-    `torch._C.DispatchKeySet`, torch 2.10 to 2.14: dispatch keys have no public names.
-    """
-    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-    return operator.redispatch(keys, *args, **kwargs)
+) -> Iterator[tuple[Any, Any]]:
+    """Yield (argument of the schema, value) for each argument that was given; see `schema_of`."""
+    for index, argument in enumerate(operator._schema.arguments):
+        if index < len(args) and not argument.kwarg_only:
+            yield argument, args[index]
+        elif argument.name in kwargs:
+            yield argument, kwargs[argument.name]
 
 
 def has_kernel(operator: OpOverload[..., Any], key: str) -> bool:
@@ -95,16 +93,6 @@ def has_kernel(operator: OpOverload[..., Any], key: str) -> bool:
     name = operator.name()  # type: ignore[no-untyped-call]
     found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
     return found
-
-
-def python_kernels() -> AbstractSet[str]:
-    """Return which kernels are Python, registered by ``torch.library``: `namespace/name/key`.
-
-    ``torch.library._impls``, torch 2.10 to 2.14: there is no public API. Empty if a later torch has
-    no such set; an opaque operator is then recorded as one launch.
-    """
-    kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
-    return kernels
 
 
 def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
@@ -166,25 +154,32 @@ def tensor_offset() -> int | None:
 
 
 def run_python_kernel(
-    operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, device: str | None = None
 ) -> Callable[[], Any] | None:
     """Return a function that runs an operator's kernel and offers its calls to dispatch modes.
 
-    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14, used as in `torch.library`.
+    `torch.library._impls` (`namespace/name/key` of each kernel registered by `torch.library`) and
+    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14: there is no public API.
+
+    Args:
+        operator: the operator.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        device: device type of the kernel; by default that of the arguments.
 
     Returns:
-        ``None`` if the kernel for the device of the arguments is not Python.
+        ``None`` if the kernel is not Python, or if a later torch does not tell.
     """
     devices = [value.device.type for value in args if isinstance(value, torch.Tensor)]
-    if not isinstance(operator, OpOverload) or not devices:
+    if not isinstance(operator, OpOverload) or not (device or devices):
         return None
     if operator.namespace in {"aten", "prims", "prim"}:
         return None
     schema = operator._schema
     overload = f".{schema.overload_name}" if schema.overload_name else ""
     name = schema.name.replace("::", "/") + overload
-    device_key = torch._C._dispatch_key_for_device(devices[0])
-    known = python_kernels()
+    device_key = torch._C._dispatch_key_for_device(device or devices[0])
+    known: Collection[str] = getattr(torch.library, "_impls", ())
     if not any(f"{name}/{key}" in known for key in (device_key, "CompositeExplicitAutograd")):
         return None
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device_key))

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from npu_graph_runtime.devices.fake_operator import (
-    is_python_operator,
     returned_arguments,
     schema_name,
     written_arguments,
 )
-from npu_graph_runtime.torch_internals import run_cpu_kernel
+from npu_graph_runtime.torch_internals import run_python_kernel
 
 ATEN = torch.ops.aten
 X, Y = torch.ones(2), torch.zeros(2)
@@ -45,7 +44,7 @@ def test_operator_writes_and_returns_what_its_schema_says(
 
 
 def test_operator_of_aten_is_not_python() -> None:
-    assert not is_python_operator(ATEN.add.Tensor)
+    assert run_python_kernel(ATEN.add.Tensor, (X, Y), {}) is None
     assert schema_name(ATEN.add.Tensor) == "aten::add"
 
 
@@ -56,6 +55,10 @@ def test_operator_registered_from_python_is_found_and_run(key: str) -> None:
         library.define("other(Tensor x) -> Tensor")
         library.impl("double.named", lambda x: x * 2, key)
         operator = torch.ops.fake_operator_test.double.named
-        assert is_python_operator(operator)
-        assert not is_python_operator(torch.ops.fake_operator_test.other.default)
-        assert run_cpu_kernel(operator, (X,), {}).tolist() == [2.0, 2.0]
+        other = torch.ops.fake_operator_test.other.default
+        assert run_python_kernel(other, (X,), {}) is None
+        for given in ({}, {"device": "cpu"}):
+            run = run_python_kernel(operator, (X,), {}, **given)
+            assert run is not None
+            assert run().tolist() == [2.0, 2.0]
+        assert run_python_kernel(operator, (), {"x": X}, device="cpu") is not None

@@ -6,8 +6,8 @@ from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work, device
 from npu_graph_runtime.errors import DeadlockError
 
 
-class Gate(Work):
-    """Work that waits until it is opened, and takes note of when it ran."""
+class Gate:
+    """Waits until it is opened, and takes note of when it ran."""
 
     def __init__(self, name: str, log: list[str], *, is_open: bool = True) -> None:
         self.name = name
@@ -19,21 +19,21 @@ class Gate(Work):
             self.log.append(self.name)
         return self.is_open
 
-    def describe(self) -> str:
-        return f"gate {self.name}"
+    def work(self) -> Work:
+        return Work(f"gate {self.name}", self.try_run)
 
 
 def test_work_after_waiting_work_runs_in_order_once_released() -> None:
     scheduler, log = FakeScheduler(0.0), list[str]()
     first, second = scheduler.create_queue(), scheduler.create_queue()
     gate = Gate("a", log, is_open=False)
-    scheduler.add(first, gate)
-    scheduler.add(first, Gate("b", log))
-    scheduler.add(second, Gate("c", log))
+    scheduler.add(first, gate.work())
+    scheduler.add(first, Gate("b", log).work())
+    scheduler.add(second, Gate("c", log).work())
     assert log == ["c"]
     assert not scheduler.is_idle()
     gate.is_open = True
-    scheduler.add(second, Gate("d", log))
+    scheduler.add(second, Gate("d", log).work())
     assert log == ["c", "a", "b", "d"]
     assert scheduler.is_idle()
 
@@ -48,15 +48,15 @@ def test_work_released_by_later_queue_runs_in_same_call() -> None:
             gate.is_open = True
             return super().try_run()
 
-    scheduler.add(first, gate)
-    scheduler.add(second, Open("b", log))
+    scheduler.add(first, gate.work())
+    scheduler.add(second, Open("b", log).work())
     assert log == ["b", "a"]
 
 
 def test_synchronize_that_cannot_end_names_all_waits() -> None:
     scheduler, log = FakeScheduler(0.0), list[str]()
     for name in ("a", "b"):
-        scheduler.add(scheduler.create_queue(), Gate(name, log, is_open=False))
+        scheduler.add(scheduler.create_queue(), Gate(name, log, is_open=False).work())
     with pytest.raises(
         DeadlockError, match=r"stream 0 waits for gate a.*; stream 1 waits for gate b"
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,6 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO
+
+    import torch
+
+    from npu_graph_runtime import CudaDevice, NpuDevice
 
 NPU = frozenset({"npu"})
 NPU_AND_CUDA = frozenset({"npu", "cuda"})
@@ -79,6 +84,23 @@ class Look:
         self.found_otherwise = False
         self.has_expected = False
         self.num_seen = 0
+
+    @functools.cached_property
+    def opened(self) -> NpuDevice | CudaDevice:
+        """Device 0 of the kind, for probes that work with torch.
+
+        Raises:
+            DeviceUnavailableError: there is none.
+        """
+        from npu_graph_runtime import CudaDevice, NpuDevice  # noqa: PLC0415 - loads torch
+
+        self.doing("opening the device")
+        return CudaDevice() if self.device == "cuda" else NpuDevice()
+
+    @property
+    def on(self) -> torch.device:
+        """Where tensors of `opened` lie."""
+        return self.opened.torch_device
 
     def doing(self, what: str) -> None:
         """Record the next action. If the probe hangs or crashes, its verdict names this."""

@@ -391,7 +391,7 @@ def _require_followed(function: types.FunctionType) -> None:
         raise UncacheableError(f"{function.__qualname__} reads {name}, which is not looked into")
     imported = {
         str(each.argval).partition(".")[0]
-        for code in _codes(function.__code__)
+        for code in codes_of(function.__code__)
         for each in dis.get_instructions(code)
         if each.opname == "IMPORT_NAME"
     }
@@ -399,11 +399,12 @@ def _require_followed(function: types.FunctionType) -> None:
         raise UncacheableError(f"{function.__qualname__} imports {name} while it runs")
 
 
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a code object and the nested ones."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+            yield from codes_of(constant)
 
 
 def words_asked_for(code: types.CodeType) -> Iterator[str]:
@@ -411,7 +412,7 @@ def words_asked_for(code: types.CodeType) -> Iterator[str]:
 
     For example as strings, by `hasattr` and `getattr`, or any name if errors can be caught.
     """
-    for each in _codes(code):
+    for each in codes_of(code):
         constants = (item for item in each.co_consts if isinstance(item, str))
         yield from filter(str.isidentifier, constants)
         # Python 3.10 has no table that tells.
@@ -420,5 +421,5 @@ def words_asked_for(code: types.CodeType) -> Iterator[str]:
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    for each in _codes(code):
+    for each in codes_of(code):
         yield from each.co_names

@@ -6,10 +6,11 @@ import builtins
 import dis
 import importlib
 import inspect
+import itertools
 import types
 from typing import TYPE_CHECKING, Any
 
-from npu_compile.caching.code_reader import is_versioned, plain_text
+from npu_compile.caching.code_reader import codes_of, is_versioned, plain_text
 from npu_compile.caching.uncacheable import UncacheableError
 
 if TYPE_CHECKING:
@@ -73,14 +74,11 @@ def found_by(reference: Reference) -> Any:
 
 def names_read(code: types.CodeType) -> Iterator[str]:
     """Yield the globals that code reads, including nested code."""
-    for instruction in dis.get_instructions(code):
+    for instruction in itertools.chain(*map(dis.get_instructions, codes_of(code))):
         if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
             yield str(instruction.argval)
         elif instruction.opname in {"STORE_GLOBAL", "DELETE_GLOBAL"}:
             raise UncacheableError(f"the graph's code writes the global {instruction.argval}")
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from names_read(constant)
 
 
 def references_of(

@@ -18,7 +18,7 @@ from npu_compile.command_line.figures.trace_figure import draw_trace
 from npu_compile.command_line.installation_check import check_installation
 from npu_compile.command_line.mode_times import as_table, eager_of, modes_of, time_modes
 from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
-from npu_compile.command_line.planned_captures import plan_captures
+from npu_compile.command_line.planned_captures import plan_captures, plan_mapping
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.step_trace import trace_model
 from npu_compile.command_line.transformers_model import transformers_model
@@ -135,13 +135,13 @@ def _plan(options: argparse.Namespace) -> None:
     budget = CaptureBudget(streams=options.streams, num_bytes=options.memory)
     progress = Progress(quiet=options.quiet)
     try:
-        planned = plan_captures(named, budget, progress, sizes=options.sizes)
+        plans = plan_captures(named, budget, progress, sizes=options.sizes)
     finally:
         progress.end()
     if options.json:
-        _show(planned.to_mapping())
+        _show({step: plan_mapping(plan) for step, plan in plans.items()})
     else:
-        sys.stdout.write(f"{planned}\n")
+        sys.stdout.write("\n\n".join(f"{step}\n{plan}" for step, plan in plans.items()) + "\n")
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -58,14 +58,14 @@ def check_installation(environment: Mapping[str, str] | None = None) -> list[Che
     return [*_versions(), *_start(variables), *_settings(variables), _compiler(variables)]
 
 
+def _check(name: str, *, ok: bool, found: str, remedy: str) -> Check:
+    return Check(name=name, ok=ok, found=found, remedy="" if ok else remedy)
+
+
 def _versions() -> Iterator[Check]:
     found = Version(torch.__version__)
-    yield Check(
-        name="torch",
-        ok=found >= _OLDEST,
-        found=str(found),
-        remedy="" if found >= _OLDEST else f"install torch {_OLDEST} or later",
-    )
+    remedy = f"install torch {_OLDEST} or later"
+    yield _check("torch", ok=found >= _OLDEST, found=str(found), remedy=remedy)
     try:
         check_sibling_versions()
     except SiblingVersionError as error:
@@ -75,19 +75,14 @@ def _versions() -> Iterator[Check]:
     npu = _installed("torch_npu")
     wanted = f"{found.major}.{found.minor}"
     if npu is None:
-        yield Check(
-            name="torch_npu",
-            ok=False,
-            found="not installed",
-            remedy=f"pip install 'torch_npu=={wanted}.*'; without it there is the fake device only",
-        )
+        remedy = f"pip install 'torch_npu=={wanted}.*'; without it there is the fake device only"
+        yield Check(name="torch_npu", ok=False, found="not installed", remedy=remedy)
         return
-    fits = (npu.major, npu.minor) == (found.major, found.minor)
-    yield Check(
-        name="torch_npu",
-        ok=fits,
+    yield _check(
+        "torch_npu",
+        ok=(npu.major, npu.minor) == (found.major, found.minor),
         found=f"{npu} beside torch {found.public}",
-        remedy="" if fits else f"install the torch_npu that was built for torch {wanted}",
+        remedy=f"install the torch_npu that was built for torch {wanted}",
     )
 
 
@@ -120,11 +115,11 @@ def _start(variables: dict[str, str]) -> Iterator[Check]:
         yield Check(name="device", ok=False, found=said.strip()[:300], remedy=_start_remedy(said))
         return
     count = int(done.stdout.split()[-1])
-    yield Check(
-        name="device",
+    yield _check(
+        "device",
         ok=count > 0,
         found=f"{count} NPU" if count == 1 else f"{count} NPUs",
-        remedy="" if count else "no NPU is visible: see npu-smi info and ASCEND_RT_VISIBLE_DEVICES",
+        remedy="no NPU is visible: see npu-smi info and ASCEND_RT_VISIBLE_DEVICES",
     )
 
 
@@ -145,36 +140,23 @@ def _start_remedy(said: str) -> str:
 def _settings(variables: Mapping[str, str]) -> Iterator[Check]:
     # Both are refused by torch_npu's NPUGraph at a capture.
     queue = variables.get("TASK_QUEUE_ENABLE", "1")
-    yield Check(
-        name="TASK_QUEUE_ENABLE",
-        ok=queue != "2",
-        found=queue,
-        remedy="" if queue != "2" else "set it to 1 or 0: graphs cannot be captured with 2",
-    )
+    remedy = "set it to 1 or 0: graphs cannot be captured with 2"
+    yield _check("TASK_QUEUE_ENABLE", ok=queue != "2", found=queue, remedy=remedy)
     allocator = variables.get("PYTORCH_NPU_ALLOC_CONF", "")
     settings = dict(part.partition(":")[::2] for part in allocator.replace(" ", "").split(","))
-    expands = settings.get("pin_memory_expandable_segments", "").lower() == "true"
-    yield Check(
-        name="PYTORCH_NPU_ALLOC_CONF",
-        ok=not expands,
+    yield _check(
+        "PYTORCH_NPU_ALLOC_CONF",
+        ok=settings.get("pin_memory_expandable_segments", "").lower() != "true",
         found=allocator or "not set",
-        remedy="take pin_memory_expandable_segments out of it: graphs cannot be captured with it"
-        if expands
-        else "",
+        remedy="take pin_memory_expandable_segments out of it: graphs cannot be captured with it",
     )
 
 
 def _compiler(variables: Mapping[str, str]) -> Check:
     paths = (shutil.which(name, path=variables.get("PATH")) for name in _COMPILERS)
     path = next(filter(None, paths), None)
-    return Check(
-        name="C++ compiler",
-        ok=path is not None,
-        found=path or "none",
-        remedy=""
-        if path
-        else "install g++: without it attention is updated by the slower updater `kernels`",
-    )
+    remedy = "install g++: without it attention is updated by the slower updater `kernels`"
+    return _check("C++ compiler", ok=path is not None, found=path or "none", remedy=remedy)
 
 
 def _installed(name: str) -> Version | None:

@@ -14,25 +14,7 @@ from npu_compile.errors import ConfigError
 if TYPE_CHECKING:
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.command_line.progress import Progress
-    from npu_graph_runtime.planning import CaptureBudget, CaptureCost, CapturePlan
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedCaptures:
-    """The sizes that fit a budget, by kind of step. ``str()`` returns readable text.
-
-    Attributes:
-        plans: plans of ``decode`` and, if it is captured, ``prefill``, after the last capture.
-    """
-
-    plans: dict[str, CapturePlan]
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Return the plans as plain data for JSON."""
-        return {step: _plan_mapping(plan) for step, plan in self.plans.items()}
-
-    def __str__(self) -> str:
-        return "\n\n".join(f"{step}\n{plan}" for step, plan in self.plans.items())
+    from npu_graph_runtime.planning import CaptureBudget, CapturePlan
 
 
 def plan_captures(
@@ -41,7 +23,7 @@ def plan_captures(
     progress: Progress,
     *,
     sizes: tuple[int, ...] | None = None,
-) -> PlannedCaptures:
+) -> dict[str, CapturePlan]:
     """Capture the sizes of a model within a budget, and release the graphs.
 
     Args:
@@ -49,6 +31,9 @@ def plan_captures(
         budget: limits for all its graphs together.
         progress: receives each capture and the forecast.
         sizes: decode sizes that replace those of the configuration.
+
+    Returns:
+        The plans of ``decode`` and, if it is captured, ``prefill``, after the last capture.
 
     Raises:
         ConfigError: The mode captures nothing, there is no size, or no size fits the budget.
@@ -73,22 +58,17 @@ def plan_captures(
             )
         runners = {"prefill": steps.prefill_runner, "decode": steps.runner}
         plans = {step: runner.capture_plan for step, runner in runners.items() if runner}
-        return PlannedCaptures(
-            plans={step: plan for step, plan in plans.items() if plan is not None}
-        )
+        return {step: plan for step, plan in plans.items() if plan is not None}
     finally:
         steps.close()
 
 
-def _plan_mapping(plan: CapturePlan) -> dict[str, Any]:
+def plan_mapping(plan: CapturePlan) -> dict[str, Any]:
+    """Return a plan as plain data for JSON."""
     return {
         "sizes": list(plan.sizes),
-        "captured": {size: _cost_mapping(cost) for size, cost in plan.captured.items()},
+        "captured": {size: dataclasses.asdict(cost) for size, cost in plan.captured.items()},
         "dropped": dict(plan.dropped),
-        "budget": {"streams": plan.budget.streams, "num_bytes": plan.budget.num_bytes},
-        "used": _cost_mapping(plan.used),
+        "budget": dataclasses.asdict(plan.budget),
+        "used": dataclasses.asdict(plan.used),
     }
-
-
-def _cost_mapping(cost: CaptureCost) -> dict[str, int]:
-    return {"streams": cost.streams, "num_bytes": cost.num_bytes}

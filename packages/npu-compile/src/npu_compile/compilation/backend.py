@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from fx_passes import Pipeline
     from npu_graph_runtime import GraphContext, GraphDevice
-    from npu_graph_runtime.observer import RuntimeObserver
     from piecewise_split import Piece
 
 
@@ -32,7 +31,6 @@ class Backend(GraphCompiler):
         context: provides the run mode (``RunMode.PIECEWISE``) and graph key for each call of a
             piece.
             Owned by the caller and shared with the runner; only needed in mode ``piecewise``.
-        observer: receives each capture and replay of a piece.
         pipeline: rewrites each graph, instead of the pipeline named by ``config.fusions``.
 
     Raises:
@@ -47,7 +45,6 @@ class Backend(GraphCompiler):
         *,
         device: GraphDevice | None = None,
         context: GraphContext | None = None,
-        observer: RuntimeObserver | None = None,
         pipeline: Pipeline | None = None,
     ) -> None:
         if config.mode not in {CompileMode.EAGER, CompileMode.PIECEWISE}:
@@ -63,7 +60,6 @@ class Backend(GraphCompiler):
             )
         self.config = config
         self.captured_pieces: list[GraphedCallable] = []
-        self._observer = observer
         super().__init__(config, self._capturing(device, context), pipeline=pipeline)
 
     def _capturing(
@@ -101,7 +97,6 @@ class Backend(GraphCompiler):
                 address_check=check,
                 warmup_runs=self.config.warmup_runs,
                 guard=self.config.capture_guard,
-                observer=self._observer,
             )
             self.captured_pieces.append(graphed)
             return graphed

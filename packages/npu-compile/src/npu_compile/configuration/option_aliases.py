@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.errors import ConfigError
@@ -16,12 +16,7 @@ from npu_graph_runtime import (
 )
 
 _COMPILERS: Final = MappingProxyType(
-    {
-        "eager": "eager",
-        "npugraph": "full",
-        "piecewise": "piecewise",
-        "npugraph_ex": "torchair",
-    }
+    {"eager": "eager", "npugraph": "full", "piecewise": "piecewise", "npugraph_ex": "torchair"}
 )
 _CUDAGRAPH_MODES: Final = MappingProxyType(
     {
@@ -68,7 +63,8 @@ class Meaning(NamedTuple):
     is_default: bool = False
 
 
-_Reader = Callable[[object], Iterator[Meaning]]
+# Takes the name and the value of an option.
+_Reader = Callable[[str, object], tuple[Meaning, ...]]
 
 
 def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +88,7 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         if name not in OPTION_ALIASES:
             continue
-        for meaning in OPTION_ALIASES[name](value):
+        for meaning in OPTION_ALIASES[name](name, value):
             key, translated = meaning.field, meaning.value
             if meaning.is_default:
                 defaults.setdefault(key, translated)
@@ -190,107 +186,6 @@ def _qualified_names(names: object) -> object:
     )
 
 
-def _compiler(value: object) -> Iterator[Meaning]:
-    mode = _known("compiler", value, _COMPILERS)
-    yield Meaning("mode", mode)
-    if mode == "piecewise":
-        yield Meaning("splitting_ops", _DECODE_SPLITS, is_default=True)
-
-
-def _cudagraph_mode(value: object) -> Iterator[Meaning]:
-    name = value.upper() if isinstance(value, str) else value
-    yield Meaning("mode", _known("cudagraph_mode", name, _CUDAGRAPH_MODES))
-    if name == "FULL_DECODE_ONLY":
-        yield Meaning("prefill_capture_sizes", ())
-
-
-def _cudagraph_capture_sizes(value: object) -> Iterator[Meaning]:
-    # vLLM's sizes are tokens of any batch, and a decode batch has one a row.
-    yield Meaning("capture_sizes", value)
-    yield Meaning("prefill_capture_sizes", value, is_default=True)
-    yield Meaning("mode", "full_decode_and_piecewise", is_default=True)
-
-
-def _cuda_graph_bs(value: object) -> Iterator[Meaning]:
-    yield Meaning("capture_sizes", value)
-    yield Meaning("mode", "full", is_default=True)
-
-
-def _cuda_graph_max_bs(value: object) -> Iterator[Meaning]:
-    del value  # See `_LIMITS`.
-    yield Meaning("mode", "full", is_default=True)
-
-
-def _piecewise_cuda_graph_tokens(value: object) -> Iterator[Meaning]:
-    yield Meaning("prefill_capture_sizes", value)
-
-
-def _piecewise_cuda_graph_max_tokens(value: object) -> Iterator[Meaning]:
-    del value  # See `_LIMITS`.
-    yield from ()
-
-
-def _disable_cuda_graph(value: object) -> Iterator[Meaning]:
-    if require_boolean("disable_cuda_graph", value):
-        yield Meaning("mode", "eager")
-
-
-def _enable_torch_compile(value: object) -> Iterator[Meaning]:
-    if require_boolean("enable_torch_compile", value):
-        yield Meaning("mode", "full", is_default=True)
-        yield Meaning("fuse", value=True)
-
-
-def _torch_compile_max_bs(value: object) -> Iterator[Meaning]:
-    raise ConfigError(
-        f"reading the configuration: torch_compile_max_bs is {value!r}, but one compilation serves "
-        "all batch sizes here, so no batch is too large for it; leave the option out, or limit "
-        "what is captured by cuda_graph_max_bs"
-    )
-
-
-def _enable_torch_npugraph_ex_compile(value: object) -> Iterator[Meaning]:
-    if require_boolean("enable_torch_npugraph_ex_compile", value):
-        yield Meaning("mode", "torchair")
-
-
-def _enable_piecewise_npu_graph_decode(value: object) -> Iterator[Meaning]:
-    if require_boolean("enable_piecewise_npu_graph_decode", value):
-        yield from _compiler("piecewise")
-
-
-def _enable_piecewise_cuda_graph(value: object) -> Iterator[Meaning]:
-    if require_boolean("enable_piecewise_cuda_graph", value):
-        # SGLang splits prefill, and goes on to capture decode whole.
-        yield Meaning("mode", "full_decode_and_piecewise")
-        yield Meaning("splitting_ops", _PREFILL_SPLITS, is_default=True)
-        yield Meaning("allow_absent", value=True, is_default=True)
-
-
-def _piecewise_cuda_graph_compiler(value: object) -> Iterator[Meaning]:
-    if value != "eager":
-        raise ConfigError(
-            f"reading the configuration: piecewise_cuda_graph_compiler is {value!r}, expected "
-            "'eager', as SGLang expects on NPUs: pieces are captured as they are; for a compiler "
-            "of torch_npu use mode 'torchair'"
-        )
-    yield from ()
-
-
-def _enable_graph_rewrite(value: object) -> Iterator[Meaning]:
-    yield Meaning("fuse", require_boolean("enable_graph_rewrite", value))
-
-
-def _enable_quantization_fusion(value: object) -> Iterator[Meaning]:
-    if not require_boolean("enable_quantization_fusion", value):
-        yield Meaning("disabled_fusions", _QUANTIZING_RULES)
-
-
-def _enable_debug_mode(value: object) -> Iterator[Meaning]:
-    if require_boolean("enable_debug_mode", value):
-        yield Meaning("address_check", "always")
-
-
 def _known(option: str, value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, str) and value in names:
         return names[value]
@@ -299,24 +194,92 @@ def _known(option: str, value: object, names: Mapping[str, str]) -> str:
     )
 
 
+def _value_of(field: str, *more: Meaning) -> _Reader:
+    """Return a reader of an option that has the value of a field here."""
+    return lambda _, value: (Meaning(field, value), *more)
+
+
+def _where_true(*meanings: Meaning) -> _Reader:
+    """Return a reader of an option that means nothing where it is false."""
+    return lambda name, value: meanings if require_boolean(name, value) else ()
+
+
+def _compiler(name: str, value: object) -> tuple[Meaning, ...]:
+    mode = _known(name, value, _COMPILERS)
+    return _PIECEWISE_DECODE if mode == "piecewise" else (Meaning("mode", mode),)
+
+
+def _cudagraph_mode(option: str, value: object) -> tuple[Meaning, ...]:
+    name = value.upper() if isinstance(value, str) else value
+    mode = Meaning("mode", _known(option, name, _CUDAGRAPH_MODES))
+    return (mode, Meaning("prefill_capture_sizes", ())) if name == "FULL_DECODE_ONLY" else (mode,)
+
+
+def _cudagraph_capture_sizes(_: str, value: object) -> tuple[Meaning, ...]:
+    # vLLM's sizes are tokens of any batch, and a decode batch has one a row.
+    return (
+        Meaning("capture_sizes", value),
+        Meaning("prefill_capture_sizes", value, is_default=True),
+        Meaning("mode", "full_decode_and_piecewise", is_default=True),
+    )
+
+
+def _torch_compile_max_bs(name: str, value: object) -> NoReturn:
+    raise ConfigError(
+        f"reading the configuration: {name} is {value!r}, but one compilation serves all batch "
+        "sizes here, so no batch is too large for it; leave the option out, or limit what is "
+        "captured by cuda_graph_max_bs"
+    )
+
+
+def _piecewise_cuda_graph_compiler(name: str, value: object) -> tuple[()]:
+    if value != "eager":
+        raise ConfigError(
+            f"reading the configuration: {name} is {value!r}, expected 'eager', as SGLang expects "
+            "on NPUs: pieces are captured as they are; for a compiler of torch_npu use mode "
+            "'torchair'"
+        )
+    return ()
+
+
+def _enable_graph_rewrite(name: str, value: object) -> tuple[Meaning, ...]:
+    return (Meaning("fuse", require_boolean(name, value)),)
+
+
+def _enable_quantization_fusion(name: str, value: object) -> tuple[Meaning, ...]:
+    rules = Meaning("disabled_fusions", _QUANTIZING_RULES)
+    return () if require_boolean(name, value) else (rules,)
+
+
+_BY_DEFAULT_FULL: Final = Meaning("mode", "full", is_default=True)
+_PIECEWISE_DECODE: Final = (
+    Meaning("mode", "piecewise"),
+    Meaning("splitting_ops", _DECODE_SPLITS, is_default=True),
+)
+
 OPTION_ALIASES: Final[Mapping[str, _Reader]] = MappingProxyType(
     {
         "compiler": _compiler,
         "cudagraph_mode": _cudagraph_mode,
         "cudagraph_capture_sizes": _cudagraph_capture_sizes,
-        "cuda_graph_bs": _cuda_graph_bs,
-        "cuda_graph_max_bs": _cuda_graph_max_bs,
-        "piecewise_cuda_graph_tokens": _piecewise_cuda_graph_tokens,
-        "piecewise_cuda_graph_max_tokens": _piecewise_cuda_graph_max_tokens,
+        "cuda_graph_bs": _value_of("capture_sizes", _BY_DEFAULT_FULL),
+        "cuda_graph_max_bs": lambda *_: (_BY_DEFAULT_FULL,),  # and see `_LIMITS`
+        "piecewise_cuda_graph_tokens": _value_of("prefill_capture_sizes"),
+        "piecewise_cuda_graph_max_tokens": lambda *_: (),  # see `_LIMITS`
         "piecewise_cuda_graph_compiler": _piecewise_cuda_graph_compiler,
-        "disable_cuda_graph": _disable_cuda_graph,
-        "enable_debug_mode": _enable_debug_mode,
+        "disable_cuda_graph": _where_true(Meaning("mode", "eager")),
+        "enable_debug_mode": _where_true(Meaning("address_check", "always")),
         "enable_graph_rewrite": _enable_graph_rewrite,
-        "enable_piecewise_cuda_graph": _enable_piecewise_cuda_graph,
-        "enable_piecewise_npu_graph_decode": _enable_piecewise_npu_graph_decode,
+        # SGLang splits prefill, and goes on to capture decode whole.
+        "enable_piecewise_cuda_graph": _where_true(
+            Meaning("mode", "full_decode_and_piecewise"),
+            Meaning("splitting_ops", _PREFILL_SPLITS, is_default=True),
+            Meaning("allow_absent", value=True, is_default=True),
+        ),
+        "enable_piecewise_npu_graph_decode": _where_true(*_PIECEWISE_DECODE),
         "enable_quantization_fusion": _enable_quantization_fusion,
-        "enable_torch_compile": _enable_torch_compile,
-        "enable_torch_npugraph_ex_compile": _enable_torch_npugraph_ex_compile,
+        "enable_torch_compile": _where_true(_BY_DEFAULT_FULL, Meaning("fuse", value=True)),
+        "enable_torch_npugraph_ex_compile": _where_true(Meaning("mode", "torchair")),
         "torch_compile_max_bs": _torch_compile_max_bs,
     }
 )

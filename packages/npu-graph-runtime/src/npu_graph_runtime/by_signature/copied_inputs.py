@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.by_signature.call_signature import flatten, rebuilt
-from npu_graph_runtime.capturing.fresh_memory import memory_of
+from npu_graph_runtime.capturing.fresh_memory import extent_of, memory_of
 from npu_graph_runtime.capturing.weak_tensor import weak_tensor
 from npu_graph_runtime.errors import UnsupportedInputError
 
@@ -255,9 +255,8 @@ def _overlaps_itself(tensor: Tensor) -> bool:
 
 def _span(tensor: Tensor) -> tuple[int, int]:
     """Return the address range that a tensor spans: first address, and one past the last."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    extent = 1 + sum((size - 1) * stride for size, stride in steps)
-    return tensor.data_ptr(), tensor.data_ptr() + extent * tensor.element_size()
+    begin = tensor.data_ptr()
+    return begin, begin + extent_of(tensor) * tensor.element_size()
 
 
 def _same_bits(left: Tensor, right: Tensor) -> bool:

@@ -60,9 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from npu_graph_runtime.capturing.watching.watched_weights import NamedTensors
     from npu_graph_runtime.device import GraphDevice, Stream
-    from npu_graph_runtime.observer import RuntimeObserver
 
 # Signatures without a graph that are remembered: one that is forgotten is tried again.
 _MOST_REFUSED = 1024
@@ -157,9 +155,7 @@ class Graphed:
         uncopied: Collection[int | str],
         name: str | None,
         strict: bool,
-        weights: NamedTensors | None,
         kept_memory: KeptMemory,
-        observer: RuntimeObserver | None,
         pool: object,
     ) -> None:
         text = name or str(getattr(function, "__qualname__", type(function).__qualname__))
@@ -190,10 +186,8 @@ class Graphed:
             name=text,
             # The arguments of the graph are buffers of this object.
             address_check=AddressCheck.FIRST_REPLAY,
-            weights=weights,
             kept_memory=kept_memory,
             warmup_runs=0,
-            observer=observer,
         )
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         self._module = owner if isinstance(owner, nn.Module) else None
@@ -613,9 +607,7 @@ def graphed(
     uncopied: Collection[int | str] = (),
     name: str | None = None,
     strict: bool = False,
-    weights: NamedTensors | None = None,
     kept_memory: KeptMemory = KeptMemory.RAISE,
-    observer: RuntimeObserver | None = None,
     pool: object = None,
 ) -> Any:
     """Return a function that is captured at the first call with each signature, and then replayed.
@@ -654,9 +646,7 @@ def graphed(
             the signature.
         name: name for messages; by default that of the function.
         strict: raise an error if a call cannot be captured, instead of running it eagerly.
-        weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
         kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
-        observer: receives captures, replays and releases.
         pool: a memory pool of ``device`` for all graphs; created by default.
 
     Returns:
@@ -675,9 +665,7 @@ def graphed(
         uncopied=uncopied,
         name=name,
         strict=strict,
-        weights=weights,
         kept_memory=kept_memory,
-        observer=observer,
         pool=pool,
     )
     return make if function is None else make(function)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.by_signature.call_signature import flatten, rebuilt
-from npu_graph_runtime.capturing.fresh_memory import memory_of
+from npu_graph_runtime.capturing.fresh_memory import extent_of, memory_of
 from npu_graph_runtime.errors import UnsupportedInputError
 
 if TYPE_CHECKING:
@@ -156,7 +156,11 @@ class ReturnedOutputs:
         begin = min(int(part.storage_offset()) for part in parts)
         spans = [
             _Span(
-                index, part.shape, part.stride(), int(part.storage_offset()) - begin, _extent(part)
+                index,
+                part.shape,
+                part.stride(),
+                int(part.storage_offset()) - begin,
+                extent_of(part),
             )
             for index, part in zip(indices, parts, strict=True)
         ]
@@ -207,18 +211,12 @@ def _is_lazy(tensor: Tensor) -> bool:
     return tensor.is_conj() or tensor.is_neg()
 
 
-def _extent(tensor: Tensor) -> int:
-    """Return the number of memory elements that a tensor spans."""
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
-
-
 def _flat(tensor: Tensor, extent: int) -> Tensor:
     return tensor.as_strided((extent,), (1,), tensor.storage_offset())
 
 
 def _copied(index: int, tensor: Tensor) -> _Plan:
-    shape, stride, extent = tensor.shape, tensor.stride(), _extent(tensor)
+    shape, stride, extent = tensor.shape, tensor.stride(), extent_of(tensor)
     is_dense = torch.empty_like(tensor, device="meta").stride() == stride
     if is_dense or _is_lazy(tensor):
         return lambda tensors, _, __: tensors[index].clone()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+    from npu_graph_runtime.capturing.capture_session import CaptureSession
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import GraphDevice, Stream
     from npu_graph_runtime.graph_context import CallContext
@@ -64,18 +65,7 @@ def runs_eagerly(
             what the function returns: tensors of the same layout, in the same memory or in new
             memory. Warm-up runs call the function; set ``warmup_runs`` to 0 if they must not.
     """
-
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            session = context.capture_session
-            if session is None:
-                return function(*args, **kwargs)
-            return session.call_eagerly(MarkedCall(function, args, kwargs, at_capture))
-
-        return call  # type: ignore[return-value]
-
-    return decorate
+    return _marking(context, lambda session, call: session.call_eagerly(call), at_capture)
 
 
 def break_graph(context: CallContext) -> None:
@@ -110,6 +100,15 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
             :class:`~npu_graph_runtime.GraphedCallable`.
         name: such as ``layers.3.mlp to layers.4.qkv_proj``.
     """
+    return _marking(context, lambda session, call: session.call_named(name, call))
+
+
+def _marking(
+    context: CallContext,
+    tell: Callable[[CaptureSession, MarkedCall], Any],
+    at_capture: Callable[..., Any] | None = None,
+) -> Callable[[Function], Function]:
+    """Return a decorator for functions whose calls an open session is told."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -117,7 +116,7 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
             session = context.capture_session
             if session is None:
                 return function(*args, **kwargs)
-            return session.call_named(name, MarkedCall(function, args, kwargs))
+            return tell(session, MarkedCall(function, args, kwargs, at_capture))
 
         return call  # type: ignore[return-value]
 

@@ -17,6 +17,12 @@ def memory_of(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+def extent_of(tensor: Tensor) -> int:
+    """Return the number of memory elements from a tensor's first to its last one; 0 for none."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
+
+
 def memory_held_alone(results: list[Any]) -> frozenset[int]:
     """Return the addresses of memory that only the tensors of the results refer to.
 

@@ -282,11 +282,6 @@ class GraphedCallable:
         return f"GraphedCallable({self.name!r}, {self.run_mode.name}, {len(self._graphs)} graphs)"
 
     @property
-    def function(self) -> Callable[..., Any]:
-        """The wrapped function."""
-        return self._function
-
-    @property
     def captured_keys(self) -> tuple[GraphKey, ...]:
         """Keys of the captured graphs, in the order of their capture."""
         return tuple(graph.key for graph in self._graphs.values())
@@ -319,7 +314,7 @@ class GraphedCallable:
         Raises:
             GraphNotCapturedError: The key has no graph.
         """
-        return self._looked_at(key).graph
+        return self._held(key).graph
 
     def memory_of(self, key: GraphKey) -> BakedMemory:
         """Return the memory that the graph of a key uses and writes but does not own.
@@ -327,7 +322,7 @@ class GraphedCallable:
         Raises:
             GraphNotCapturedError: The key has no graph.
         """
-        return self._looked_at(key).memory
+        return self._held(key).memory
 
     def check_weights(self) -> None:
         """Compare all memory that the graphs use but do not own, for example after a weight update.
@@ -412,12 +407,7 @@ class GraphedCallable:
         Raises:
             GraphNotCapturedError: The key has no graph.
         """
-        captured = self._graphs.get(key)
-        if captured is None:
-            raise GraphNotCapturedError(
-                f"releasing {self._subject(key)}: no graph is held under this key; "
-                f"{self._held_keys()}"
-            )
+        captured = self._held(key, "releasing")
         self._device.synchronize()
         del self._graphs[key]
         self._latest = None
@@ -629,11 +619,11 @@ class GraphedCallable:
             raise error
         raise found from error
 
-    def _looked_at(self, key: GraphKey) -> _CapturedGraph:
+    def _held(self, key: GraphKey, doing: str = "looking at") -> _CapturedGraph:
         captured = self._graphs.get(key)
         if captured is None:
             raise GraphNotCapturedError(
-                f"looking at {self._subject(key)}: no graph is held under this key; "
+                f"{doing} {self._subject(key)}: no graph is held under this key; "
                 f"{self._held_keys()}"
             )
         return captured

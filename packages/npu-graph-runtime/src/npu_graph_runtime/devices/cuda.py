@@ -7,19 +7,16 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from npu_graph_runtime.device import MemoryFigures
-from npu_graph_runtime.devices.living_pool import LivingPools
-from npu_graph_runtime.devices.native_capture import NativeCapture
+from npu_graph_runtime.capturing.fresh_memory import extent_of
+from npu_graph_runtime.devices.native_device import NativeDevice
 from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     FeatureNotSupportedError,
 )
-from npu_graph_runtime.guarded_replays import GuardedReplays
 from npu_graph_runtime.torch_internals import end_cuda_allocation
 
 if TYPE_CHECKING:
@@ -28,14 +25,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, ReplayWrap, Stream
+    from npu_graph_runtime.device import DeviceGraph, ExternalEvent, Stream
+    from npu_graph_runtime.devices.native_device import CaptureErrorMode
 
 # Of CUDA's driver (cuda.h): wait until the word has the value, and what it is written to.
 _WAIT_EQUAL = 1
 _SET, _UNSET = 1, 0
 
 
-class CudaDevice:
+class CudaDevice(NativeDevice):
     """One GPU, through torch.cuda's own streams, events and graphs.
 
     Streams and events are not wrapped (``torch.cuda.Stream``, ``torch.cuda.Event``), and graphs are
@@ -61,41 +59,16 @@ class CudaDevice:
         DeviceUnavailableError: torch finds no such GPU.
     """
 
-    def __init__(
-        self,
-        index: int = 0,
-        *,
-        capture_error_mode: Literal["global", "thread_local", "relaxed"] = "global",
-    ) -> None:
-        self.index = index
-        self.name = f"cuda:{index}"
-        self.torch_device = torch.device("cuda", index)
-        self._capture_error_mode = capture_error_mode
+    def __init__(self, index: int = 0, *, capture_error_mode: CaptureErrorMode = "global") -> None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if not 0 <= index < count:
             raise DeviceUnavailableError(
-                f"opening device {self.name}: torch {torch.__version__} sees {count} GPUs, "
+                f"opening device cuda:{index}: torch {torch.__version__} sees {count} GPUs, "
                 f"expected at least {index + 1}; install a build of torch with CUDA on a machine "
                 "with a GPU"
             )
-        torch.cuda.set_device(index)
-        self._capture_stream: Stream | None = None
-        self._pools = LivingPools(torch.cuda.graph_pool_handle)
-        self._replays = GuardedReplays()
+        super().__init__(torch.cuda, "cuda", index, capture_error_mode)
         self.stream_identity: Callable[[], object] = self.current_stream
-
-    def __repr__(self) -> str:
-        return f"<CudaDevice {self.name}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CudaDevice) and self.index == other.index
-
-    def __hash__(self) -> int:
-        return hash((CudaDevice, self.index))
-
-    def bind_thread(self) -> None:
-        """Make this device the calling thread's current one; a new thread has device 0."""
-        torch.cuda.set_device(self.index)
 
     def current_stream(self) -> Stream:
         """Return the thread's current stream of this device."""
@@ -109,22 +82,10 @@ class CudaDevice:
         native: Stream = stream
         return native
 
-    def create_stream(self, *, priority: int = 0) -> Stream:
-        """Return a new stream; a lower number is a higher priority."""
-        make: Any = torch.cuda.Stream
-        stream: Stream = make(device=self.index, priority=priority)
-        return stream
-
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
         """Return a context manager in which ``stream`` is current."""
         native: Any = stream
         return torch.cuda.stream(native)
-
-    def create_event(self) -> Event:
-        """Return a new event without timing."""
-        make: Any = torch.cuda.Event
-        event: Event = make()
-        return event
 
     def create_external_event(self) -> ExternalEvent:
         """Return a new external event, unrecorded; not inside a capture.
@@ -151,10 +112,6 @@ class CudaDevice:
         """Raise an error: CUDA has no task groups."""
         self._refuse("ending a task update", stream)
 
-    def is_capturing(self) -> bool:
-        """Return whether the current stream is capturing."""
-        return torch.cuda.is_current_stream_capturing()
-
     def weak_reference(self, tensor: Tensor) -> Tensor:
         """Return a tensor on the same device memory that does not keep it alive.
 
@@ -162,63 +119,21 @@ class CudaDevice:
         """
         if tensor.device.type != "cuda" or not tensor.numel():
             return tensor
-        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        memory = _Memory(tensor.data_ptr(), (last + 1) * tensor.element_size())
+        memory = _Memory(tensor.data_ptr(), extent_of(tensor) * tensor.element_size())
         flat: Tensor = torch.as_tensor(memory, device=tensor.device)
         return flat.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
-
-    def create_memory_pool(self) -> object:
-        """Return a graph pool handle, for any number of captures."""
-        return self._pools.create()
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty ``torch.cuda.CUDAGraph``."""
         graph: DeviceGraph = torch.cuda.CUDAGraph()
         return graph
 
-    def capture(
-        self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
-    ) -> AbstractContextManager[object]:
-        """Return a context manager that captures into ``graph``; see :class:`GraphDevice`."""
-        if stream is None:
-            if self._capture_stream is None:
-                self._capture_stream = self.create_stream()
-            stream = self._capture_stream
-        captured = NativeCapture(
-            self,
-            graph,
-            native_pool=functools.partial(self._pools.native, pool, graph),
-            stream=stream,
-            error_mode=self._capture_error_mode,
-            end_allocation=functools.partial(end_cuda_allocation, self.index),
-        )
-        return self._replays.capturing(graph, captured)
-
-    def wrap_replays(self, wrap: ReplayWrap) -> bool:
-        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
-        return self._replays.wrap(wrap)
-
-    def synchronize(self) -> None:
-        """Block the host until all work of the device is done."""
-        torch.cuda.synchronize(self.index)
-
-    def empty_cache(self) -> None:
-        """Return the caching allocator's unused memory to the device."""
-        torch.cuda.empty_cache()
-
-    def memory_figures(self) -> MemoryFigures:
-        """Return the caching allocator's and the device's figures, in bytes."""
-        free, total = torch.cuda.mem_get_info(self.index)
-        return MemoryFigures(
-            allocated=torch.cuda.memory_allocated(self.index),
-            reserved=torch.cuda.memory_reserved(self.index),
-            free=free,
-            total=total,
-        )
-
     def free_streams(self) -> int | None:
         """Return ``None``: CUDA does not report it, and a graph that does not run uses none."""
         return None
+
+    def _end_allocation(self, native_pool: object) -> None:
+        end_cuda_allocation(self.index, native_pool)
 
     def _refuse(self, doing: str, stream: Stream) -> NoReturn:
         raise FeatureNotSupportedError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import itertools
 import threading
 import weakref
@@ -16,10 +17,9 @@ from npu_graph_runtime.devices.fake_graph import (
     FakeGraph,
     FakeMemoryPool,
     FakeTaskGroup,
-    TaskUpdate,
 )
 from npu_graph_runtime.devices.fake_recorder import FakeRecorder
-from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, device_failure
+from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work, device_failure
 from npu_graph_runtime.devices.fake_stream import (
     FakeEvent,
     FakeExternalEvent,
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from random import Random
 
-    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, ReplayWrap, Stream
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
 
 
-class FakeDevice:
+class FakeDevice(GuardedReplays):
     """Captures the operators that run on CPU tensors, and runs them again at replay.
 
     Public test support: it reproduces the order of streams and events, the addresses, and the
@@ -90,6 +90,7 @@ class FakeDevice:
                 "making a FakeDevice with has_launch_queue: expected is_held too, as only "
                 "advance comes to what stands in the queue; give is_held=True"
             )
+        super().__init__()
         self.name = name
         self.torch_device = torch.device("cpu")
         self._memory_bytes = memory_bytes
@@ -102,8 +103,6 @@ class FakeDevice:
         self.default_stream = self._new_stream(is_direct=not has_launch_queue)
         self._capture_stream = self._new_stream(is_direct=not has_launch_queue)
         self._capture_numbers = itertools.count(1)
-        self._replays = GuardedReplays()
-        self.expected_replay = self._replays.expected
         self.stream_identity: Callable[[], object] = self.current_stream
 
     def __repr__(self) -> str:
@@ -224,7 +223,8 @@ class FakeDevice:
             raise device_failure(
                 107040, f"updating a task group of {expected} with {issued}, issued on {on.name}"
             )
-        on.issue(TaskUpdate(group, launches))
+        what = f"the update of a task group of {', '.join(issued)}"
+        on.issue(Work(what, functools.partial(group.become, launches)))
 
     def is_capturing(self) -> bool:
         """Return whether the current stream is capturing."""
@@ -265,19 +265,7 @@ class FakeDevice:
                 f"{type(pool).__name__}, expected those made by create_graph and create_memory_pool"
             )
         on = self._capture_stream if stream is None else own_stream(stream, self._current)
-        return self._replays.capturing(graph, self._capture(graph, pool, on))
-
-    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
-        """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
-        return self._replays.guard(refusal)
-
-    def wrap_replays(self, wrap: ReplayWrap) -> bool:
-        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
-        return self._replays.wrap(wrap)
-
-    def is_guarded(self, graph: object) -> bool:
-        """Return whether the graph must not be replayed without a step of updates."""
-        return self._replays.is_guarded(graph)
+        return self._guarding(graph, self._capture(graph, pool, on))
 
     def synchronize(self) -> None:
         """Block the host until all work is done.

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.devices.fake_scheduler import Work, device_failure
+from npu_graph_runtime.devices.fake_scheduler import device_failure
 from npu_graph_runtime.torch_internals import no_dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler
+    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
     from npu_graph_runtime.devices.fake_stream import FakeStream
     from npu_graph_runtime.torch_internals import OpOverload
 
 
-class Launch(Work):
+class Launch:
     """One operator call that can be run again with the same arguments.
 
     Args:
@@ -46,7 +46,7 @@ class Launch(Work):
         self._kwargs = kwargs
         self._outputs = outputs
 
-    def try_run(self) -> bool:
+    def run(self) -> bool:
         """Run the operator and return true."""
         # Outputs made in inference mode may only be written in inference mode.
         with torch.inference_mode():
@@ -57,10 +57,6 @@ class Launch(Work):
                 ):
                     output.copy_(result)
         return True
-
-    def describe(self) -> str:
-        """Return the operator's name."""
-        return f"operator {self.function}"
 
     def become(self, other: Launch) -> None:
         """Copy arguments and outputs from another call of the same operator."""
@@ -81,26 +77,11 @@ class FakeTaskGroup:
         self.graph = graph
         self.launches: list[Launch] = []
 
-
-class TaskUpdate(Work):
-    """New arguments for the launches of a task group, taking effect in stream order."""
-
-    __slots__ = ("_group", "_launches")
-
-    def __init__(self, group: FakeTaskGroup, launches: Sequence[Launch]) -> None:
-        self._group = group
-        self._launches = launches
-
-    def try_run(self) -> bool:
-        """Change the launches and return true."""
-        for launch, changed in zip(self._group.launches, self._launches, strict=True):
+    def become(self, launches: Sequence[Launch]) -> bool:
+        """Copy arguments and outputs from other calls of the same operators, and return true."""
+        for launch, changed in zip(self.launches, launches, strict=True):
             launch.become(changed)
         return True
-
-    def describe(self) -> str:
-        """Return a description of the updated launches."""
-        names = ", ".join(str(launch.function) for launch in self._launches)
-        return f"the update of a task group of {names}"
 
 
 class FakeMemoryPool:
@@ -227,10 +208,6 @@ class FakeGraph:
         if address not in self._memory and self._pool is not None:
             self._memory[address] = tensor
             self._pool.allocated += tensor.untyped_storage().nbytes()
-
-    def owns(self, tensor: torch.Tensor) -> bool:
-        """Return whether the memory of a tensor was made during the capture."""
-        return tensor.untyped_storage().data_ptr() in self._memory
 
     def mark(self, stream: FakeStream) -> int:
         """Return the position in the graph up to which a stream has launched work."""

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.torch_internals import (
-    has_kernel,
-    python_kernels,
-    schema_of,
-)
+from npu_graph_runtime.torch_internals import given_arguments, has_kernel, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,22 +17,6 @@ def schema_name(func: Any) -> str:
     """Return the qualified name without the overload, such as ``aten::add``."""
     name: str = schema_of(func).name
     return name
-
-
-def is_python_operator(func: Any) -> bool:
-    """Return whether the CPU kernel of an operator is Python, registered by ``torch.library``.
-
-    False if this torch does not tell; an opaque operator is then recorded as one launch.
-    """
-    kernels = python_kernels()
-    if func.namespace in {"aten", "prims", "prim"}:
-        return False
-    schema = schema_of(func)
-    name = schema.name.split("::")[1]
-    if schema.overload_name:
-        name = f"{name}.{schema.overload_name}"
-    keys = ("CPU", "CompositeExplicitAutograd")
-    return any(f"{func.namespace}/{name}/{key}" in kernels for key in keys)
 
 
 def is_composite(func: Any) -> bool:
@@ -55,24 +35,11 @@ def has_known_shape(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """
     if torch.Tag.dynamic_output_shape not in func.tags:
         return True
-    given = {argument.name: value for argument, value in _arguments(func, args, kwargs)}
+    given = {argument.name: value for argument, value in given_arguments(func, args, kwargs)}
     if schema_name(func) == "aten::index":
         masks = {torch.bool, torch.uint8}
         return not any(index.dtype in masks for _, index in tensor_leaves(given["indices"], ""))
     return schema_name(func) == "aten::repeat_interleave" and given.get("output_size") is not None
-
-
-def _arguments(
-    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> list[tuple[Any, object]]:
-    """Return (schema argument, value) for each argument that was given."""
-    given: list[tuple[Any, object]] = []
-    for index, argument in enumerate(schema_of(func).arguments):
-        if index < len(args) and not argument.kwarg_only:
-            given.append((argument, args[index]))
-        elif argument.name in kwargs:
-            given.append((argument, kwargs[argument.name]))
-    return given
 
 
 def written_arguments(
@@ -81,7 +48,7 @@ def written_arguments(
     """Return the tensors that an operator writes."""
     return [
         tensor
-        for argument, value in _arguments(func, args, kwargs)
+        for argument, value in given_arguments(func, args, kwargs)
         if argument.alias_info is not None and argument.alias_info.is_write
         for _, tensor in tensor_leaves(value, "")
     ]
@@ -97,7 +64,7 @@ def returned_arguments(
     """
     written = {
         frozenset(argument.alias_info.before_set): value
-        for argument, value in _arguments(func, args, kwargs)
+        for argument, value in given_arguments(func, args, kwargs)
         if argument.alias_info is not None and argument.alias_info.is_write
     }
     if not written or any(t.numel() == 0 for _, t in tensor_leaves(list(written.values()), "")):

@@ -12,13 +12,12 @@ from npu_graph_runtime.devices.fake_graph import Launch
 from npu_graph_runtime.devices.fake_operator import (
     has_known_shape,
     is_composite,
-    is_python_operator,
     returned_arguments,
     schema_name,
     written_arguments,
 )
-from npu_graph_runtime.devices.fake_scheduler import device_failure
-from npu_graph_runtime.torch_internals import TorchDispatchMode, no_dispatch, run_cpu_kernel
+from npu_graph_runtime.devices.fake_scheduler import Work, device_failure
+from npu_graph_runtime.torch_internals import TorchDispatchMode, no_dispatch, run_python_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,10 +72,11 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_free = stream.capture is None and stream.update is None and not stream.is_blocked
         if is_free or self._is_recording or self._is_running():
             return func(*args, **kwargs)
-        if is_python_operator(func):
+        kernel = run_python_kernel(func, args, kwargs, device="cpu")
+        if kernel is not None:
             # A device captures kernels, so it looks through an opaque operator; so does this.
             with self:
-                return run_cpu_kernel(func, args, kwargs)
+                return kernel()
         if is_composite(func):
             with self:
                 return func.decompose(*args, **kwargs)
@@ -148,7 +148,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         if stream.group is not None:
             stream.group.launches.append(launch)
-        stream.issue(launch)
+        stream.issue(Work(f"operator {launch.function}", launch.run))
 
 
 def _copied(value: Any) -> Any:

@@ -6,8 +6,7 @@ import collections
 import itertools
 import threading
 import time
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from npu_graph_runtime.errors import DeadlockError
 
@@ -16,18 +15,16 @@ if TYPE_CHECKING:
     from random import Random
 
 
-class Work(ABC):
-    """One entry of a queue."""
+class Work(NamedTuple):
+    """One entry of a queue.
 
-    __slots__ = ()
+    Attributes:
+        what: a description for messages.
+        try_run: runs it and returns true, or returns false if it still has to wait.
+    """
 
-    @abstractmethod
-    def try_run(self) -> bool:
-        """Run it and return true, or return false if it still has to wait."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return a description for messages."""
+    what: str
+    try_run: Callable[[], bool]
 
 
 class WorkQueue:
@@ -211,13 +208,13 @@ class FakeScheduler:
             return work.try_run()
         except Exception as error:  # noqa: BLE001 - a kernel may fail in any way
             if self._failure is None:
-                self._failure = device_failure(507015, f"{work.describe()} failed: {error}")
+                self._failure = device_failure(507015, f"{work.what} failed: {error}")
                 self._failure.__cause__ = error
             return True
 
     def _deadlock(self, subject: str) -> DeadlockError:
         waits = [
-            f"{queue.name} waits for {queue.pending[0].describe()} with {len(queue.pending) - 1} "
+            f"{queue.name} waits for {queue.pending[0].what} with {len(queue.pending) - 1} "
             "more behind it"
             for queue in self._busy
         ]

@@ -170,21 +170,20 @@ class FakeEvent:
         """
         self._scheduler.synchronize("an event", lambda: self._num_reached >= self._num_asked)
 
-    def reach(self, number: int) -> None:
-        """Mark a record as reached by the stream."""
-        self._num_reached = max(self._num_reached, number)
-
-    def is_reached(self, number: int) -> bool:
-        """Return whether a record has been reached."""
-        return self._num_reached >= number
-
     def _issue_record(self, stream: FakeStream) -> None:
-        self._num_issued += 1
-        stream.add(_Record(self, self._num_issued))
+        number = self._num_issued = self._num_issued + 1
+
+        def reach() -> bool:
+            self._num_reached = max(self._num_reached, number)
+            return True
+
+        stream.add(Work("the record of an event", reach))
 
     def _issue_wait(self, stream: FakeStream) -> None:
-        if self._num_issued:
-            stream.add(_Wait(self, self._num_issued))
+        number = self._num_issued
+        if number:
+            what = "an event recorded on another stream"
+            stream.add(Work(what, lambda: self._num_reached >= number))
 
 
 class FakeExternalEvent:
@@ -213,7 +212,8 @@ class FakeExternalEvent:
                     "make one external event for each wait of a graph"
                 )
             self._is_waited = True
-            own_stream(stream, self._current).issue(_ExternalWait(self))
+            what = f"an external event that was never recorded ({id(self):#x})"
+            own_stream(stream, self._current).issue(Work(what, self._take))
 
     def reset(self, stream: Stream | None = None, /) -> None:
         """Do nothing: the wait has reset the event."""
@@ -223,80 +223,17 @@ class FakeExternalEvent:
         """Record the event, in stream order."""
         with self._scheduler.lock:
             self._is_waited = False
-            own_stream(stream, self._current).issue(_ExternalRecord(self))
+            what = "the record of an external event"
+            own_stream(stream, self._current).issue(Work(what, self._set))
 
-    def set(self) -> None:
-        """Set the word to 1."""
+    def _set(self) -> bool:
         self._is_set = True
+        return True
 
-    def take(self) -> bool:
+    def _take(self) -> bool:
         """Set the word to 0 and return whether it was 1."""
         was_set, self._is_set = self._is_set, False
         return was_set
-
-
-class _Record(Work):
-    """A record of an event."""
-
-    __slots__ = ("_event", "_number")
-
-    def __init__(self, event: FakeEvent, number: int) -> None:
-        self._event = event
-        self._number = number
-
-    def try_run(self) -> bool:
-        self._event.reach(self._number)
-        return True
-
-    def describe(self) -> str:
-        return "the record of an event"
-
-
-class _Wait(Work):
-    """A wait for a record of an event."""
-
-    __slots__ = ("_event", "_number")
-
-    def __init__(self, event: FakeEvent, number: int) -> None:
-        self._event = event
-        self._number = number
-
-    def try_run(self) -> bool:
-        return self._event.is_reached(self._number)
-
-    def describe(self) -> str:
-        return "an event recorded on another stream"
-
-
-class _ExternalWait(Work):
-    """A wait for an external event."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self, event: FakeExternalEvent) -> None:
-        self._event = event
-
-    def try_run(self) -> bool:
-        return self._event.take()
-
-    def describe(self) -> str:
-        return f"an external event that was never recorded ({id(self._event):#x})"
-
-
-class _ExternalRecord(Work):
-    """A record of an external event."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self, event: FakeExternalEvent) -> None:
-        self._event = event
-
-    def try_run(self) -> bool:
-        self._event.set()
-        return True
-
-    def describe(self) -> str:
-        return "the record of an external event"
 
 
 def own_stream(stream: object, current: Callable[[], FakeStream]) -> FakeStream:

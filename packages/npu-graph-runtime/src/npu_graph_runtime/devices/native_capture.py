@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from npu_graph_runtime.device import GraphDevice, Stream
+    from npu_graph_runtime.device import Stream
+    from npu_graph_runtime.devices.native_device import NativeDevice
 
 
 class NativeCapture:
@@ -39,7 +40,7 @@ class NativeCapture:
 
     def __init__(
         self,
-        device: GraphDevice,
+        device: NativeDevice,
         graph: Any,
         *,
         native_pool: Callable[[], object],

@@ -19,27 +19,24 @@ import signal
 import threading
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from npu_graph_runtime.device import MemoryFigures
-from npu_graph_runtime.devices.living_pool import LivingPools
 from npu_graph_runtime.devices.memory_history import MemoryHistory
-from npu_graph_runtime.devices.native_capture import NativeCapture
+from npu_graph_runtime.devices.native_device import NativeDevice
 from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     FeatureNotSupportedError,
 )
-from npu_graph_runtime.guarded_replays import GuardedReplays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    import torch
     from torch import Tensor
 
-    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, ReplayWrap, Stream
+    from npu_graph_runtime.device import DeviceGraph, ExternalEvent, Stream
+    from npu_graph_runtime.devices.native_device import CaptureErrorMode
 
     FxCompiler = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -64,7 +61,7 @@ _UPDATE_CALLS = (
 )
 
 
-class NpuDevice:
+class NpuDevice(NativeDevice):
     """One NPU, through torch_npu's own streams, events and graphs.
 
     Streams and events are not wrapped (``torch.npu.Stream``, ``torch.npu.Event``,
@@ -94,49 +91,23 @@ class NpuDevice:
         DeviceUnavailableError: torch_npu cannot be imported, or finds no such device.
     """
 
-    def __init__(
-        self,
-        index: int = 0,
-        *,
-        capture_error_mode: Literal["global", "thread_local", "relaxed"] = "global",
-    ) -> None:
-        self.index = index
-        self.name = f"npu:{index}"
-        self._capture_error_mode = capture_error_mode
-        self._torch_npu = _import_torch_npu(self.name)
+    def __init__(self, index: int = 0, *, capture_error_mode: CaptureErrorMode = "global") -> None:
+        self._torch_npu = _import_torch_npu(f"npu:{index}")
         self._npu = self._torch_npu.npu
-        # Only now: torch learns the device type from torch_npu.
-        self.torch_device = torch.device("npu", index)
         count = self._npu.device_count()
         if not 0 <= index < count:
             raise DeviceUnavailableError(
-                f"opening device {self.name}: torch_npu sees {count} devices, expected at least "
+                f"opening device npu:{index}: torch_npu sees {count} devices, expected at least "
                 f"{index + 1}; check npu-smi and ASCEND_RT_VISIBLE_DEVICES"
             )
-        self._npu.set_device(index)
-        self._capture_stream: Stream | None = None
+        # Only now: torch learns the device type from torch_npu.
+        super().__init__(self._npu, "npu", index, capture_error_mode)
         self._streams: dict[object, Any] = {}
-        self._pools = LivingPools(self._npu.graph_pool_handle)
-        self._replays = GuardedReplays()
-        self.expected_replay = self._replays.expected
         # torch_npu 2.10 to 2.14: what its current_stream() makes a Stream object from.
         identity: Any = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
         self.stream_identity: Callable[[], object] = functools.partial(
             identity or self._npu.current_stream, index
         )
-
-    def __repr__(self) -> str:
-        return f"<NpuDevice {self.name}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NpuDevice) and self.index == other.index
-
-    def __hash__(self) -> int:
-        return hash((NpuDevice, self.index))
-
-    def bind_thread(self) -> None:
-        """Make this device the calling thread's current one; a new thread has device 0."""
-        self._npu.set_device(self.index)
 
     def current_stream(self) -> Stream:
         """Return the thread's current stream of this device."""
@@ -157,11 +128,6 @@ class NpuDevice:
         stream: Stream = known
         return stream
 
-    def create_stream(self, *, priority: int = 0) -> Stream:
-        """Return a new stream; a lower number is a higher priority."""
-        stream: Stream = self._npu.Stream(device=self.index, priority=priority)
-        return stream
-
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
         """Return a context manager in which ``stream`` is current."""
         # torch_npu's own makes three Stream objects and looks for CUDA each time, 10 times the cost
@@ -170,11 +136,6 @@ class NpuDevice:
             return _UsedStream(self, stream)
         context: AbstractContextManager[object] = self._npu.stream(stream)
         return context
-
-    def create_event(self) -> Event:
-        """Return a new event without timing."""
-        event: Event = self._npu.Event()
-        return event
 
     def create_external_event(self) -> ExternalEvent:
         """Return a new external event.
@@ -302,11 +263,6 @@ class NpuDevice:
         address: int = native.npu_event
         return address
 
-    def is_capturing(self) -> bool:
-        """Return whether the current stream is capturing."""
-        capturing: bool = self._npu.is_current_stream_capturing()
-        return capturing
-
     def weak_reference(self, tensor: Tensor) -> Tensor:
         """Return a tensor on the same device memory that does not keep it alive.
 
@@ -367,48 +323,10 @@ class NpuDevice:
             ) from error
         return compiler
 
-    def create_memory_pool(self) -> object:
-        """Return a graph pool handle, for any number of captures."""
-        return self._pools.create()
-
     def create_graph(self) -> DeviceGraph:
         """Return an empty ``torch.npu.NPUGraph``."""
         graph: DeviceGraph = self._npu.NPUGraph()
         return graph
-
-    def capture(
-        self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
-    ) -> AbstractContextManager[object]:
-        """Return a context manager that captures into ``graph``; see :class:`GraphDevice`."""
-        if stream is None:
-            if self._capture_stream is None:
-                self._capture_stream = self.create_stream()
-            stream = self._capture_stream
-        captured = NativeCapture(
-            self,
-            graph,
-            native_pool=functools.partial(self._pools.native, pool, graph),
-            stream=stream,
-            error_mode=self._capture_error_mode,
-            end_allocation=self._end_allocation,
-        )
-        return self._replays.capturing(graph, captured)
-
-    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
-        """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
-        return self._replays.guard(refusal)
-
-    def wrap_replays(self, wrap: ReplayWrap) -> bool:
-        """Replace the launch of the graph this thread captures; see `WrappingDevice`."""
-        return self._replays.wrap(wrap)
-
-    def is_guarded(self, graph: object) -> bool:
-        """Return whether the graph must not be replayed without a step of updates."""
-        return self._replays.is_guarded(graph)
-
-    def synchronize(self) -> None:
-        """Block the host until all work of the device is done."""
-        self._npu.synchronize(self.index)
 
     def empty_cache(self) -> None:
         """Return the unused memory of the caching allocators, for device and host.
@@ -417,18 +335,8 @@ class NpuDevice:
         unused, until
         its host cache is emptied: tens of KiB per pool, allocated or not.
         """
-        self._npu.empty_cache()
+        super().empty_cache()
         self._npu.host_empty_cache()
-
-    def memory_figures(self) -> MemoryFigures:
-        """Return the caching allocator's and the device's figures, in bytes."""
-        free, total = self._npu.mem_get_info(self.index)
-        return MemoryFigures(
-            allocated=self._npu.memory_allocated(self.index),
-            reserved=self._npu.memory_reserved(self.index),
-            free=free,
-            total=total,
-        )
 
     def memory_snapshot(self) -> Mapping[str, Any]:
         """Return the segments of the allocator with their blocks, for pytorch.org/memory_viz.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -27,10 +27,10 @@ from npu_graph_runtime.run_mode import RunMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from npu_graph_runtime.capturing.graphed_callable import ComparedCall, GraphedCallable
     from npu_graph_runtime.capturing.marked_call import MarkedCall
-    from npu_graph_runtime.device import GraphDevice
 
 
 def find_first_difference(
@@ -86,82 +86,11 @@ def find_first_difference(
     """
     if not graphed:
         raise ValueError("comparing a call with its graphs: no graphed callable is given")
-    comparison = _Comparison(
-        graphed[0].device, written or {}, (rtol, atol), num_tokens, seconds, goes_on=False
+    comparison = Comparison(
+        graphed, written or {}, (rtol, atol), num_tokens, seconds, goes_on=False
     )
-    _follow(comparison, call, graphed)
+    comparison.follow(call)
     return comparison.difference
-
-
-class ComparedStep(NamedTuple):
-    """A step whose graphs were compared with its eager run.
-
-    Attributes:
-        result: the result of the call; ``None`` if it did not return.
-        difference: the first difference, or ``None``.
-        is_whole: whether the call returned.
-    """
-
-    result: Any
-    difference: FirstDifference | None
-    is_whole: bool
-
-
-def compare_step(
-    call: Callable[[], Any],
-    graphed: Sequence[GraphedCallable],
-    *,
-    written: Mapping[str, Tensor],
-    rtol: float,
-    atol: float,
-    num_tokens: int | None,
-    seconds: float,
-) -> ComparedStep:
-    """Compare as `find_first_difference` does, but continue the step after a difference.
-
-    Memory that the eager run reads and then changes is restored before the replay.
-
-    Args:
-        call: as for `find_first_difference`.
-        graphed: as for `find_first_difference`, but none of them has to be called.
-        written: as for `find_first_difference`.
-        rtol: as for `find_first_difference`.
-        atol: as for `find_first_difference`.
-        num_tokens: as for `find_first_difference`.
-        seconds: as for `find_first_difference`.
-
-    Raises:
-        Exception: Any error of ``call``, unchanged.
-    """
-    tolerance = (rtol, atol)
-    comparison = _Comparison(
-        graphed[0].device, written, tolerance, num_tokens, seconds, goes_on=True
-    )
-    results = _follow(comparison, call, graphed)
-    return ComparedStep(next(iter(results), None), comparison.difference, bool(results))
-
-
-def _follow(
-    comparison: _Comparison, call: Callable[[], object], graphed: Sequence[GraphedCallable]
-) -> list[object]:
-    """Run a call and compare it; return its result in a list, if it completed."""
-    first = graphed[0]
-    session = CaptureSession(first.device, first.context, object(), first.device.current_stream())
-    results: list[object] = []
-    try:
-        with contextlib.ExitStack() as stack:
-            for each in graphed:
-                compared = each.compared(comparison.compare, runs_missing=comparison.goes_on)
-                stack.enter_context(compared)
-            stack.enter_context(session.told_to(comparison))
-            stack.enter_context(MarkedAllocations())
-            if comparison.preserved is not None:
-                stack.enter_context(comparison.preserved)
-            results.append(call())
-        comparison.finish()
-    except _FoundError as found:
-        comparison.difference = comparison.difference or found.difference
-    return results
 
 
 class _FoundError(BaseException):
@@ -172,8 +101,17 @@ class _FoundError(BaseException):
         self.difference = difference
 
 
-class _Comparison:
-    """The comparison of one call.
+class Comparison:
+    """The comparison of one call with its graphs.
+
+    Args:
+        graphed: as for `find_first_difference`; if the call goes on, none of them has to be called.
+        written: as for `find_first_difference`.
+        tolerance: relative and absolute tolerance, as for `find_first_difference`.
+        num_tokens: as for `find_first_difference`.
+        seconds: as for `find_first_difference`.
+        goes_on: whether the call continues after a difference. Memory that the eager run reads and
+            then changes is then restored before the replay.
 
     Attributes:
         goes_on: whether the call continues after a difference, with the results of its graphs.
@@ -183,7 +121,7 @@ class _Comparison:
 
     def __init__(
         self,
-        device: GraphDevice,
+        graphed: Sequence[GraphedCallable],
         written: Mapping[str, Tensor],
         tolerance: tuple[float, float],
         num_tokens: int | None,
@@ -196,7 +134,7 @@ class _Comparison:
         self.preserved = PreservedMemory() if goes_on else None
         if self.preserved is not None:
             self.preserved.is_looking = False
-        self._device = device
+        self._graphed = graphed
         self._given = written
         self._state: Mapping[str, Tensor] = written
         self._rtol, self._atol = tolerance
@@ -206,6 +144,31 @@ class _Comparison:
         self._padded = 0
         self._walk: _Walk | None = None
         self._unfinished: Callable[[], None] | None = None
+
+    def follow(self, call: Callable[[], object]) -> list[Any]:
+        """Run a call and compare it; return its result in a list, if it completed.
+
+        Raises:
+            Exception: Any error of ``call``, unchanged.
+        """
+        first = self._graphed[0]
+        stream = first.device.current_stream()
+        session = CaptureSession(first.device, first.context, object(), stream)
+        results: list[object] = []
+        try:
+            with contextlib.ExitStack() as stack:
+                for each in self._graphed:
+                    compared = each.compared(self.compare, runs_missing=self.goes_on)
+                    stack.enter_context(compared)
+                stack.enter_context(session.told_to(self))
+                stack.enter_context(MarkedAllocations())
+                if self.preserved is not None:
+                    stack.enter_context(self.preserved)
+                results.append(call())
+            self.finish()
+        except _FoundError as found:
+            self.difference = self.difference or found.difference
+        return results
 
     # What the graphed callables hand over.
 
@@ -223,7 +186,7 @@ class _Comparison:
             return self._compare_segments(call, call.graph)
         place = call.subject
         before = _Kept(self._state)
-        result = self._eagerly(call.graphed.function, call.args, call.kwargs)
+        result = self._eagerly(call.graphed.unwrap(), call.args, call.kwargs)
         self._wait(place, Side.EAGER)
         eager, changed = _Kept(self._state), self._bring_back()
         before.restore()
@@ -270,16 +233,7 @@ class _Comparison:
         segment, eager = walk.next_captured(), walk.next_eager()
         name = call.name
         if segment is None or eager is None or eager.name != name:
-            expected = "the end" if eager is None else eager.name
-            raise _FoundError(
-                FirstDifference(
-                    kind=DifferenceKind.DIFFERED,
-                    place=f"{segment or 'the end'} of {walk.subject}",
-                    value="what runs eagerly behind it",
-                    captured=expected,
-                    eager=name,
-                )
-            )
+            raise walk.broke_elsewhere(segment, eager, name)
         place = f"{segment} of {walk.subject}"
         given, named = call.arguments, eager.arguments
         self._settle(place, segment, {f"argument of {name}": (named, given)})
@@ -317,20 +271,12 @@ class _Comparison:
         walk = self._walk = _Walk(graph, call.subject)
         walk.begin(_Kept(self._state))
         try:
-            with self._looking():
-                result = call.graphed.function(*call.args, **call.kwargs)
+            with self._looking(True):
+                result = call.graphed.unwrap()(*call.args, **call.kwargs)
             segment = walk.next_captured()
             missing = walk.next_eager()
             if segment is None or missing is not None:
-                raise _FoundError(
-                    FirstDifference(
-                        kind=DifferenceKind.DIFFERED,
-                        place=f"{segment or 'the end'} of {walk.subject}",
-                        value="what runs eagerly behind it",
-                        captured=missing.name if missing else "the end",
-                        eager="nothing",
-                    )
-                )
+                raise walk.broke_elsewhere(segment, missing, "nothing")
             place = f"{segment} of {walk.subject}"
             self._settle(place, segment, {"result": (call.outputs, result)})
         finally:
@@ -362,23 +308,15 @@ class _Comparison:
     ) -> Any:
         walk, self._walk = self._walk, None
         try:
-            with self._looking():
+            with self._looking(True):
                 return function(*args, **kwargs)
         finally:
             self._walk = walk
 
-    @contextlib.contextmanager
-    def _looking(self, is_looking: bool = True) -> Iterator[None]:
+    def _looking(self, is_looking: bool) -> AbstractContextManager[None]:
         """Turn the recording of changes in the block on or off."""
         preserved = self.preserved
-        if preserved is None:
-            yield
-            return
-        before, preserved.is_looking = preserved.is_looking, is_looking
-        try:
-            yield
-        finally:
-            preserved.is_looking = before
+        return contextlib.nullcontext() if preserved is None else preserved.looking(is_looking)
 
     def _bring_back(self) -> dict[str, tuple[Tensor, Tensor]]:
         return {} if self.preserved is None else self.preserved.bring_back()
@@ -396,7 +334,7 @@ class _Comparison:
             self._walk = walk
 
     def _wait(self, place: str, side: Side) -> None:
-        error = wait_for_device(self._device, seconds=self._seconds, subject=place)
+        error = wait_for_device(self._graphed[0].device, seconds=self._seconds, subject=place)
         if error is not None:
             self._raise_failure(error, place, side)
 
@@ -488,6 +426,20 @@ class _Walk:
         """Return the eager segment after it, if there is one."""
         segment = next(self._segments, None)
         return segment if isinstance(segment, EagerSegment) else None
+
+    def broke_elsewhere(
+        self, segment: CapturedSegment | None, eager: EagerSegment | None, name: str
+    ) -> _FoundError:
+        """Return the error for an eager function behind a segment that is not that of the graph."""
+        return _FoundError(
+            FirstDifference(
+                kind=DifferenceKind.DIFFERED,
+                place=f"{segment or 'the end'} of {self.subject}",
+                value="what runs eagerly behind it",
+                captured="the end" if eager is None else eager.name,
+                eager=name,
+            )
+        )
 
 
 class _Kept:

@@ -8,25 +8,26 @@ shifted state, is copied before the eager run changes it, and restored before th
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from npu_graph_runtime.capturing.fresh_memory import extent_of
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_tensors
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
 from npu_graph_runtime.torch_internals import (
     OpOverload,
+    given_arguments,
     run_python_kernel,
     schema_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 # They overwrite all of a tensor, and read nothing of it.
 _WHOLE = frozenset({"copy_", "fill_", "zero_"})
@@ -39,28 +40,14 @@ _READS_TOO = ("reduce", "accumulate")
 
 
 class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
-    """Sees the operators of an eager run, and copies memory that was read before it is changed.
-
-    Attributes:
-        is_looking: whether operators belong to the eager run.
-    """
+    """Sees the operators of an eager run, and copies memory that was read before it is changed."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.is_looking = True
         self._made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._copies: dict[_View, _Copy] = {}
         self._read: list[_Extent] = []
         self._covered: list[_Extent] = []
-
-    @contextlib.contextmanager
-    def looking_away(self) -> Iterator[None]:
-        """Ignore operators in the block."""
-        before, self.is_looking = self.is_looking, False
-        try:
-            yield
-        finally:
-            self.is_looking = before
 
     def bring_back(self) -> dict[str, tuple[Tensor, Tensor]]:
         """Restore the original values of memory, and begin again.
@@ -69,7 +56,7 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             For each operator that changed memory, the tensor and a copy of the eager run's value.
         """
         copies = list(self._copies.values())
-        with self.looking_away():
+        with self.looking(False):
             found = {copy.written_by: (copy.tensor, copy.tensor.clone()) for copy in copies}
             # The last first: its copy has what the ones before it changed.
             for copy in reversed(copies):
@@ -111,10 +98,8 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self, func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
         written: list[tuple[Tensor, bool]] = []
-        schema = schema_of(func)
-        is_out_variant = "out" in schema.overload_name
-        for index, argument in enumerate(schema.arguments):
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
+        is_out_variant = "out" in schema_of(func).overload_name
+        for argument, value in given_arguments(func, args, kwargs):
             is_written = argument.alias_info is not None and argument.alias_info.is_write
             if argument.alias_info is not None and not is_written:
                 continue  # a view of it is returned
@@ -199,7 +184,7 @@ class _Extent(NamedTuple):
     @classmethod
     def of(cls, tensor: Tensor) -> _Extent:
         begin = tensor.data_ptr()
-        return cls(begin, begin + _span(tensor) * tensor.element_size())
+        return cls(begin, begin + extent_of(tensor) * tensor.element_size())
 
     def is_in(self, others: Sequence[_Extent]) -> bool:
         return any(other.begin <= self.begin and self.end <= other.end for other in others)
@@ -208,26 +193,15 @@ class _Extent(NamedTuple):
         return any(other.begin < self.end and self.begin < other.end for other in others)
 
 
-def _span(tensor: Tensor) -> int:
-    """Return the number of elements from the first to the last one, both included."""
-    return 1 + sum(
-        (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-
-
 def _is_dense(tensor: Tensor) -> bool:
     """Return whether a tensor covers all the memory that it spans."""
-    return tensor.numel() == _span(tensor)
+    return tensor.numel() == extent_of(tensor)
 
 
 def _reads_too(func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return whether an operator that writes by index also adds to the old values."""
-    for index, argument in enumerate(schema_of(func).arguments):
-        if argument.name in _READS_TOO:
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
-            if value:
-                return True
-    return False
+    given = given_arguments(func, args, kwargs)
+    return any(value for argument, value in given if argument.name in _READS_TOO)
 
 
 def _write(tensor: Tensor, value: Tensor) -> None:

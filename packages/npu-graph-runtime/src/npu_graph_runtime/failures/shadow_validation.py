@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npu_graph_runtime.errors import ShadowDifferenceError
-from npu_graph_runtime.failures.comparison import compare_step
+from npu_graph_runtime.failures.comparison import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,29 +113,23 @@ class ShadowValidation:
             return call()
         self.num_compared += 1
         written = self._written() if callable(self._written) else self._written
-        rtol, atol = self._tolerance
-        compared = compare_step(
-            call,
-            self._graphed,
-            written=written or {},
-            rtol=rtol,
-            atol=atol,
-            num_tokens=num_tokens,
-            seconds=self._seconds,
+        comparison = Comparison(
+            self._graphed, written or {}, self._tolerance, num_tokens, self._seconds, goes_on=True
         )
-        difference = compared.difference
+        results = comparison.follow(call)
+        difference = comparison.difference
         if difference is None:
-            return compared.result
+            return results[0]
         self.num_different += 1
         if self._on_difference is not None:
             self._on_difference(difference)
         if difference.error is not None:
             raise difference.error
-        if self._on_difference is None or not compared.is_whole:
+        if self._on_difference is None or not results:
             raise ShadowDifferenceError(
                 f"comparing step {self.num_steps} with its eager run: {difference}; expected the "
                 "same values. Release the graphs and capture them again if what the capture baked "
                 "in has changed, or let the graph key say it",
                 difference,
             )
-        return compared.result
+        return results[0]

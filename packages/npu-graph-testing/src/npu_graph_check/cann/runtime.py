@@ -121,11 +121,13 @@ class Cann:
         """Begin to capture a stream."""
         self.ok("aclmdlRICaptureBegin", stream, mode)
 
-    def end_capture(self, stream: Handle) -> Handle:
-        """End a capture, and return the graph."""
+    @contextmanager
+    def captured(self, stream: Handle) -> Iterator[Handle]:
+        """Capture a stream in the block; behind it, what was yielded is the graph."""
         graph = Handle()
+        self.begin_capture(stream)
+        yield graph
         self.ok("aclmdlRICaptureEnd", stream, ctypes.byref(graph))
-        return graph
 
     def end_status(self, stream: Handle) -> int:
         """End a capture that may be refused, and return the status."""
@@ -144,6 +146,17 @@ class Cann:
     def replay(self, graph: Handle, stream: Handle) -> None:
         """Launch a replay."""
         self.ok("aclmdlRIExecuteAsync", graph, stream)
+
+    def run(self, graph: Handle, stream: Handle) -> None:
+        """Launch a replay, and wait for it."""
+        self.replay(graph, stream)
+        self.synchronize(stream)
+
+    def wait_for(self, stream: Handle, other: Handle) -> None:
+        """Let a stream wait for what another has launched so far, by a new event."""
+        event = self.create_event()
+        self.ok("aclrtRecordEvent", event, other)
+        self.ok("aclrtStreamWaitEvent", stream, event)
 
     def is_capturing(self, stream: Handle) -> bool:
         """Return whether a stream is captured, and the capture valid."""

@@ -127,6 +127,11 @@ class Word:
         """Let a stream wait until the word is a value."""
         self._cann.ok("aclrtValueWait", self.address, value, 1, stream)
 
+    def take(self, stream: Handle) -> None:
+        """Let a stream wait until the word is 1, and write 0."""
+        self.wait(stream)
+        self.write(stream, 0)
+
     def write(self, stream: Handle, value: int) -> None:
         """Let a stream write the word."""
         self._cann.ok("aclrtValueWrite", self.address, value, 0, stream)

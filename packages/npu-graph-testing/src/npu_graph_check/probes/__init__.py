@@ -1,1 +1,1 @@
-"""The probes, a folder a group: `table.py` lists them, the other modules are run in processes."""
+"""The probes, a folder a group: `table.py` lists them, the other modules run in processes."""

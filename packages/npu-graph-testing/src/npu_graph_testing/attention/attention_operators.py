@@ -25,21 +25,19 @@ _ARGUMENTS = (
     "int block_size=0"
 )
 
+_BYTES_PER_TOKEN = 8  # of the largest workspace
+
 
 class AttentionOperators:
     """The operators, and the attention kind that names them. A context manager.
-
-    Args:
-        workspace_bytes_per_token: The largest workspace is this times the query tokens.
 
     Attributes:
         failing: Calls of the operator that is updated, by number from now on, that raise:
             ``{0: error}`` fails the next.
     """
 
-    def __init__(self, *, workspace_bytes_per_token: int = 8) -> None:
+    def __init__(self) -> None:
         self.failing: dict[int, Exception] = {}
-        self._bytes = workspace_bytes_per_token
         # Torch remembers operators by name for ever, so a name is never used again.
         self._namespace = f"npu_graph_testing_{uuid.uuid4().hex}"
         self._library: Any = torch.library.Library(  # type: ignore[no-untyped-call]
@@ -131,7 +129,7 @@ class AttentionOperators:
         **given: Any,
     ) -> torch.Tensor:
         del key, value, given
-        return torch.empty(self._bytes * query.shape[0])
+        return torch.empty(_BYTES_PER_TOKEN * query.shape[0])
 
     def _infer_output(
         self, query: torch.Tensor, value: torch.Tensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from npu_graph_runtime.errors import UncapturableError
 from npu_graph_runtime.torch_internals import abandon_dispatch_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from types import CodeType
 
     from npu_graph_runtime.capturing.guarding.host_tensors import HostTensors
@@ -155,7 +154,7 @@ class GuardedRun:
 
     def call_eagerly(self, call: MarkedCall) -> Any:
         """Call, without watching it, a function that also runs eagerly at each replay."""
-        with self._looking_away():
+        with self._watch.memory.looking(False):
             result = call.run()
         name = getattr(call.function, "__name__", "a function")
         self._watch.end_eager(name, call.arguments, result)
@@ -165,15 +164,6 @@ class GuardedRun:
         """Call a function whose work has a name."""
         del name
         return call.run()
-
-    @contextlib.contextmanager
-    def _looking_away(self) -> Iterator[None]:
-        memory = self._watch.memory
-        before, memory.is_looking = memory.is_looking, False
-        try:
-            yield
-        finally:
-            memory.is_looking = before
 
     def _add_kept(self, result: object) -> None:
         if not self._watch.reports_kept:

@@ -18,6 +18,7 @@ from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import program_frame
 from npu_graph_runtime.torch_internals import (
     OpOverload,
+    given_arguments,
     has_kernel,
     run_python_kernel,
     schema_of,
@@ -119,7 +120,6 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     Attributes:
         on_operator: called with each operator, its arguments and its keyword arguments before it
             runs; may raise.
-        is_looking: whether operators are currently seen.
         takes_apart: look into composite operators, which torch does not decompose in inference
             mode.
         written: addresses of existing memory that the capture writes, including that of
@@ -149,7 +149,6 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._used: dict[int, UsedMemory] = {}
         self._lost: list[UsedMemory] = []
         self.on_operator: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
-        self.is_looking = True
         self.takes_apart = False
         self.written: set[int] = set()
         self.written_elsewhere: str | None = None
@@ -255,15 +254,12 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             # A higher-order operator does not say what it writes.
             self.write((args, kwargs), str(func))
             return
-        schema = schema_of(func)
-        if not schema.is_mutable:
+        if not schema_of(func).is_mutable:
             return
-        for index, argument in enumerate(schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
-            for tensor in _listed(value):
-                self._write(tensor, lambda: _place(func))
+        for argument, value in given_arguments(func, args, kwargs):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for tensor in _listed(value):
+                    self._write(tensor, lambda: _place(func))
 
     def _write(self, tensor: Tensor, written_by: Callable[[], str]) -> None:
         storage = tensor.untyped_storage()
@@ -353,13 +349,9 @@ def _arguments(
             for part in plain_tensors(tensor):
                 yield part, False
         return
-    for index, value in enumerate(args):
+    for argument, value in given_arguments(func, args, kwargs):
         for tensor in _listed(value):
-            is_scratch = schema_of(func).arguments[index].name == _SCRATCH_ARGUMENT
-            yield tensor, is_scratch
-    for name, value in kwargs.items():
-        for tensor in _listed(value):
-            yield tensor, name == _SCRATCH_ARGUMENT
+            yield tensor, argument.name == _SCRATCH_ARGUMENT
 
 
 def _host_source(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:

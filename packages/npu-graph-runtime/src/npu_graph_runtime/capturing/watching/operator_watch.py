@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npu_graph_runtime.torch_internals import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -16,15 +17,29 @@ Watch = TypeVar("Watch", bound="OperatorWatch")
 
 
 class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees operators, those of compiled code too; Dynamo does not trace what it does with them."""
+    """Sees operators, those of compiled code too; Dynamo does not trace what it does with them.
+
+    Attributes:
+        is_looking: whether operators are currently seen.
+    """
 
     supports_higher_order_operators = True
+    is_looking = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Return an object of this class, or of one that Dynamo skips where Dynamo is imported."""
         del args, kwargs
         kind: type[Self] = _skipped(cls) if "torch._dynamo" in sys.modules else cls
         return super().__new__(kind)
+
+    @contextlib.contextmanager
+    def looking(self, is_looking: bool) -> Iterator[None]:
+        """See operators in the block, or ignore them."""
+        before, self.is_looking = self.is_looking, is_looking
+        try:
+            yield
+        finally:
+            self.is_looking = before
 
     @classmethod
     def is_infra_mode(cls) -> bool:

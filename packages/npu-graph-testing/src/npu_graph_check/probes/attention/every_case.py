@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from attn_update import UpdateLane
-from npu_graph_check.opened_device import open_device
 from npu_graph_testing.attention.cases import CaseModel, all_cases, all_kinds
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ _EQUAL = "bitwise as the eager operator"
 
 def every_case(look: Look, updater: Literal["operators", "kernels", "native"]) -> None:
     """Capture each case, and step it with lengths that change, by one updater."""
-    device = open_device(look)
+    device = look.opened
     lane = UpdateLane(device, updater=updater)
     for case in all_cases():
         look.doing(f"updating the case {case.name}")

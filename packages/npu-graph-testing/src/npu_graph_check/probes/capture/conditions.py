@@ -61,8 +61,7 @@ class _Conditional:
         return self.cann.call("aclmdlRICaptureEnd", self.stream, ctypes.byref(self.graph))
 
     def replay(self) -> float:
-        self.cann.replay(self.graph, self.stream)
-        self.cann.synchronize(self.stream)
+        self.cann.run(self.graph, self.stream)
         return self.values.read()[0]
 
 

@@ -87,19 +87,15 @@ def joins_by_event(look: Look) -> None:
     """Let another stream join a capture by an event, and replay both."""
     cann = Cann()
     main, side = cann.create_stream(), cann.create_stream()
-    values, fork, joined = Vector(cann, [1.0] * 4), cann.create_event(), cann.create_event()
-    cann.begin_capture(main)
-    cann.ok("aclrtRecordEvent", fork, main)
-    cann.ok("aclrtStreamWaitEvent", side, fork)
-    look.expect("whether the side stream is captured", cann.is_capturing(side), True)
-    values.add(1.0, side)
-    cann.ok("aclrtRecordEvent", joined, side)
-    cann.ok("aclrtStreamWaitEvent", main, joined)
-    values.multiply(3.0, main)
-    graph = cann.end_capture(main)
+    values = Vector(cann, [1.0] * 4)
+    with cann.captured(main) as graph:
+        cann.wait_for(side, main)
+        look.expect("whether the side stream is captured", cann.is_capturing(side), True)
+        values.add(1.0, side)
+        cann.wait_for(main, side)
+        values.multiply(3.0, main)
     look.expect("whether the side stream is captured after the end", cann.is_capturing(side), False)
-    cann.replay(graph, main)
-    cann.synchronize(main)
+    cann.run(graph, main)
     look.expect("the values after a replay", values.read(), [6.0] * 4)
 
 
@@ -137,29 +133,26 @@ def unjoined(look: Look) -> None:
     """End captures whose side stream did not come back."""
     cann = Cann()
     main, side, values = cann.create_stream(), cann.create_stream(), Vector(cann, [1.0] * 4)
-    fork, joined = cann.create_event(), cann.create_event()
 
     def begin() -> None:
         cann.begin_capture(main)
-        cann.ok("aclrtRecordEvent", fork, main)
-        cann.ok("aclrtStreamWaitEvent", side, fork)
+        cann.wait_for(side, main)
         values.add(1.0, side)
 
     begin()
     look.expect("a side stream whose last task is a kernel", cann.end_status(main), 107025)
     begin()
-    cann.ok("aclrtRecordEvent", joined, side)
+    cann.ok("aclrtRecordEvent", cann.create_event(), side)
     look.expect("a side stream whose record nobody waits for", cann.end_status(main), 107025)
 
 
 def wrong_end(look: Look) -> None:
     """End a capture on another stream, on another thread, and without one."""
     cann = Cann()
-    stream, other, fork = cann.create_stream(), cann.create_stream(), cann.create_event()
+    stream, other = cann.create_stream(), cann.create_stream()
     look.expect("without a capture", cann.end_status(stream), 107029)
     cann.begin_capture(stream)
-    cann.ok("aclrtRecordEvent", fork, stream)
-    cann.ok("aclrtStreamWaitEvent", other, fork)
+    cann.wait_for(other, stream)
     look.expect("on another stream of the capture", cann.end_status(other), 107036)
     cann.end_status(stream)
 
@@ -177,13 +170,12 @@ def wrong_end(look: Look) -> None:
 def over_at_its_end(look: Look) -> None:
     """Synchronise right after the end of a capture, also of one that was refused."""
     cann = Cann()
-    main, side, fork = cann.create_stream(), cann.create_stream(), cann.create_event()
-    cann.begin_capture(main)
-    cann.end_capture(main)
+    main, side = cann.create_stream(), cann.create_stream()
+    with cann.captured(main):
+        pass
     look.expect("after a capture", cann.call("aclrtSynchronizeStream", main), 0)
     cann.begin_capture(main)
-    cann.ok("aclrtRecordEvent", fork, main)
-    cann.ok("aclrtStreamWaitEvent", side, fork)
+    cann.wait_for(side, main)
     cann.end_status(main)
     look.expect("after one that was refused", cann.call("aclrtSynchronizeStream", main), 0)
     look.expect("of its side stream", cann.call("aclrtSynchronizeStream", side), 0)
@@ -196,15 +188,13 @@ def streams_taken(look: Look) -> None:
         look.not_tried("this CANN has no aclrtGetStreamAvailableNum")
     stream, values = cann.create_stream(), Vector(cann, [1.0] * 4)
     before = cann.free_streams()
-    cann.begin_capture(stream)
-    for _ in range(8):
-        values.add(1.0, stream)
-    small = cann.end_capture(stream)
+    with cann.captured(stream) as small:
+        for _ in range(8):
+            values.add(1.0, stream)
     look.expect("streams of a graph of 8 kernels", before - cann.free_streams(), 1)
-    cann.begin_capture(stream)
-    for _ in range(2048):
-        values.add(0.0, stream)
-    large = cann.end_capture(stream)
+    with cann.captured(stream) as large:
+        for _ in range(2048):
+            values.add(0.0, stream)
     look.expect("streams of a second one of 2,048", before - cann.free_streams(), 3)
     for graph in (small, large):
         cann.ok("aclmdlRIDestroy", graph)

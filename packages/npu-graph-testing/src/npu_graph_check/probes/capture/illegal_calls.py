@@ -28,16 +28,14 @@ def synchronising(look: Look) -> None:
     """Wait for, query and destroy a stream in its capture, then replay."""
     cann = Cann()
     stream, values, state = cann.create_stream(), Vector(cann, [1.0] * 4), ctypes.c_int()
-    cann.begin_capture(stream)
-    values.add(1.0, stream)
-    for what, call in {
-        "aclrtSynchronizeStream": (stream,),
-        "aclrtStreamQuery": (stream, ctypes.byref(state)),
-        "aclrtDestroyStream": (stream,),
-        "aclrtSynchronizeDevice": (),
-    }.items():
-        look.expect(what, cann.call(what, *call), _CAPTURED)
-    graph = cann.end_capture(stream)
-    cann.replay(graph, stream)
-    cann.synchronize(stream)
+    with cann.captured(stream) as graph:
+        values.add(1.0, stream)
+        for what, call in {
+            "aclrtSynchronizeStream": (stream,),
+            "aclrtStreamQuery": (stream, ctypes.byref(state)),
+            "aclrtDestroyStream": (stream,),
+            "aclrtSynchronizeDevice": (),
+        }.items():
+            look.expect(what, cann.call(what, *call), _CAPTURED)
+    cann.run(graph, stream)
     look.expect("the values after a replay", values.read(), [2.0] * 4)

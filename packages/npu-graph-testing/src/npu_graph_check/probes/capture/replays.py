@@ -20,15 +20,13 @@ def in_order(look: Look) -> None:
     """Replay between kernels of the same stream."""
     cann = Cann()
     stream, values = cann.create_stream(), Vector(cann, [1.0] * 4)
-    cann.begin_capture(stream)
-    values.multiply(3.0, stream)
-    graph = cann.end_capture(stream)
+    with cann.captured(stream) as graph:
+        values.multiply(3.0, stream)
     look.expect("the values after the capture", values.read(), [1.0] * 4)
     values.add(1.0, stream)
     cann.replay(graph, stream)
     values.add(1.0, stream)
-    cann.replay(graph, stream)
-    cann.synchronize(stream)
+    cann.run(graph, stream)
     look.expect("((1 + 1) * 3 + 1) * 3", values.read(), [21.0] * 4)
 
 
@@ -37,12 +35,10 @@ def two_streams(look: Look) -> None:
     cann = Cann()
     first, second, gate = cann.create_stream(), cann.create_stream(), cann.create_stream()
     values, word = Vector(cann, [1.0] * 4), Word(cann)
-    cann.begin_capture(first)
-    values.add(1.0, first)
-    word.wait(first)
-    word.write(first, 0)
-    values.multiply(10.0, first)
-    graph = cann.end_capture(first)
+    with cann.captured(first) as graph:
+        values.add(1.0, first)
+        word.take(first)
+        values.multiply(10.0, first)
     cann.replay(graph, first)
     cann.replay(graph, second)
     look.doing("letting the first replay go on, then the second")
@@ -59,13 +55,11 @@ def two_streams(look: Look) -> None:
 def refused(look: Look) -> None:
     """Replay a graph while it is captured, and one that is destroyed."""
     cann = Cann()
-    stream, other, graph = cann.create_stream(), cann.create_stream(), Handle()
-    state = ctypes.c_int()
-    cann.begin_capture(stream)
-    cann.ok("aclmdlRICaptureGetInfo", stream, ctypes.byref(state), ctypes.byref(graph))
-    during = cann.call("aclmdlRIExecuteAsync", graph, other)
-    look.expect("a graph that is still captured", during, 107026)
-    graph = cann.end_capture(stream)
+    stream, other, state = cann.create_stream(), cann.create_stream(), ctypes.c_int()
+    with cann.captured(stream) as graph:
+        cann.ok("aclmdlRICaptureGetInfo", stream, ctypes.byref(state), ctypes.byref(graph))
+        during = cann.call("aclmdlRIExecuteAsync", graph, other)
+        look.expect("a graph that is still captured", during, 107026)
     cann.ok("aclmdlRIDestroy", graph)
     look.expect("an unknown handle", cann.call("aclmdlRIExecuteAsync", Handle(0), other), 107000)
 
@@ -75,10 +69,9 @@ def destroyed_while_running(look: Look) -> None:
     cann = Cann()
     stream, gate = cann.create_stream(), cann.create_stream()
     values, word = Vector(cann, [1.0] * 4), Word(cann)
-    cann.begin_capture(stream)
-    word.wait(stream)
-    values.add(1.0, stream)
-    graph = cann.end_capture(stream)
+    with cann.captured(stream) as graph:
+        word.wait(stream)
+        values.add(1.0, stream)
     cann.replay(graph, stream)
     look.doing("destroying the graph of a replay that waits")
     look.expect("aclmdlRIDestroy", cann.call("aclmdlRIDestroy", graph), 0)
@@ -93,14 +86,12 @@ def host_memory(look: Look) -> None:
     stream, values, host = cann.create_stream(), Vector(cann, [0.0] * 4), Handle()
     cann.ok("aclrtMallocHost", ctypes.byref(host), 4096)
     numbers = (ctypes.c_float * 4).from_address(host.value or 0)
-    cann.begin_capture(stream)
-    given = (values.address, 16, host, 16, HOST_TO_DEVICE)
-    cann.ok("aclrtMemcpyAsync", *given, stream)
-    graph = cann.end_capture(stream)
+    with cann.captured(stream) as graph:
+        given = (values.address, 16, host, 16, HOST_TO_DEVICE)
+        cann.ok("aclrtMemcpyAsync", *given, stream)
     for number in (3.0, 7.0):
         numbers[:] = [number] * 4
-        cann.replay(graph, stream)
-        cann.synchronize(stream)
+        cann.run(graph, stream)
         look.expect("what the copy brought", values.read(), [number] * 4)
 
 
@@ -110,17 +101,13 @@ def written_as_json(look: Look) -> None:
     if not cann.has("aclmdlRIDebugJsonPrint"):
         look.not_tried("this CANN writes no graph as JSON")
     main, side, values = cann.create_stream(), cann.create_stream(), Vector(cann, [1.0] * 4)
-    fork, joined, word = cann.create_event(), cann.create_event(), Word(cann)
-    cann.begin_capture(main)
-    word.wait(main)
-    word.write(main, 0)
-    cann.ok("aclrtRecordEvent", fork, main)
-    cann.ok("aclrtStreamWaitEvent", side, fork)
-    values.add(1.0, side)
-    cann.ok("aclrtRecordEvent", joined, side)
-    cann.ok("aclrtStreamWaitEvent", main, joined)
-    values.multiply(3.0, main)
-    graph = cann.end_capture(main)
+    word = Word(cann)
+    with cann.captured(main) as graph:
+        word.take(main)
+        cann.wait_for(side, main)
+        values.add(1.0, side)
+        cann.wait_for(main, side)
+        values.multiply(3.0, main)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.json"
         cann.ok("aclmdlRIDebugJsonPrint", graph, str(path).encode(), 0)
@@ -143,10 +130,9 @@ def memory_of_arguments(look: Look) -> None:
     cann = Cann()
     stream, values = cann.create_stream(), Vector(cann, [1.0] * 4)
     before, kernels = free_memory(cann), 1000
-    cann.begin_capture(stream)
-    for _ in range(kernels):
-        values.add(0.0, stream)
-    graph = cann.end_capture(stream)
+    with cann.captured(stream) as graph:
+        for _ in range(kernels):
+            values.add(0.0, stream)
     held = before - free_memory(cann)
     look.expect("bytes of a captured kernel", held // kernels, 6208)
     cann.ok("aclmdlRIDestroy", graph)

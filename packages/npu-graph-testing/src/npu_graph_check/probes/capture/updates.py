@@ -23,14 +23,12 @@ class Updatable:
     def __init__(self, cann: Cann, *, has_word: bool = False) -> None:
         self.cann, self.stream, self.lane = cann, cann.create_stream(), cann.create_stream()
         self.values, self.word, self.group = Vector(cann, [0.0] * 4), Word(cann), Handle()
-        cann.begin_capture(self.stream)
-        if has_word:
-            self.word.wait(self.stream)
-            self.word.write(self.stream, 0)
-        cann.ok(_BEGIN, self.stream)
-        self.values.add(1.0, self.stream)
-        cann.ok(_END, self.stream, ctypes.byref(self.group))
-        self.graph = cann.end_capture(self.stream)
+        with cann.captured(self.stream) as self.graph:
+            if has_word:
+                self.word.take(self.stream)
+            cann.ok(_BEGIN, self.stream)
+            self.values.add(1.0, self.stream)
+            cann.ok(_END, self.stream, ctypes.byref(self.group))
 
     def update(self, number: float, stream: Handle) -> None:
         """Let the group add another number, from where the stream comes to it."""
@@ -40,8 +38,7 @@ class Updatable:
 
     def replay(self) -> None:
         """Replay, and wait."""
-        self.cann.replay(self.graph, self.stream)
-        self.cann.synchronize(self.stream)
+        self.cann.run(self.graph, self.stream)
 
 
 def takes_effect(look: Look) -> None:
@@ -115,11 +112,10 @@ def unpaired_groups(look: Look) -> None:
 def interrupted_group(look: Look) -> None:
     """Put a task on another captured stream while a group is open."""
     cann = Cann()
-    main, side, fork = cann.create_stream(), cann.create_stream(), cann.create_event()
+    main, side = cann.create_stream(), cann.create_stream()
     values = Vector(cann, [1.0] * 4)
     cann.begin_capture(main)
-    cann.ok("aclrtRecordEvent", fork, main)
-    cann.ok("aclrtStreamWaitEvent", side, fork)
+    cann.wait_for(side, main)
     cann.ok(_BEGIN, main)
     look.expect("the launch on the side stream", values.add_status(1.0, side), 107034)
     look.expect("the state of the capture (2: invalid)", cann.capture_status(main), 2)
@@ -173,13 +169,11 @@ def nothing_orders(look: Look) -> None:
     cann = Cann()
     stream, lane, gate = cann.create_stream(), cann.create_stream(), cann.create_stream()
     values, word, group = Vector(cann, [0.0] * 4), Word(cann), Handle()
-    cann.begin_capture(stream)
-    cann.ok(_BEGIN, stream)
-    values.add(1.0, stream)
-    cann.ok(_END, stream, ctypes.byref(group))
-    word.wait(stream)
-    word.write(stream, 0)
-    graph = cann.end_capture(stream)
+    with cann.captured(stream) as graph:
+        cann.ok(_BEGIN, stream)
+        values.add(1.0, stream)
+        cann.ok(_END, stream, ctypes.byref(group))
+        word.take(stream)
     cann.replay(graph, stream)
     look.doing("waiting for the kernel in front of a wait")
     while values.read() != [1.0] * 4:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.cann.runtime import DEVICE_TO_HOST, Cann, Handle
-from npu_graph_check.opened_device import open_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,7 @@ _FIRST_CLAIMED = (2, 13)
 
 def random_numbers(look: Look) -> None:
     """Draw in replays, and eagerly from the same seed."""
-    device = open_device(look)
+    device = look.opened
     npu, on = _npu(), device.torch_device
     values, graph = torch.zeros(64, device=on), device.create_graph()
     npu.manual_seed(7)
@@ -51,7 +50,7 @@ def pinned_copy_behind_a_wait(look: Look) -> None:
     if (int(major), int(minor)) < _FIRST_CLAIMED:
         look.not_tried("nothing is claimed of torch_npu before 2.13; 2.10 may refuse it always")
     os.environ["TASK_QUEUE_ENABLE"] = "0"
-    device = open_device(look)
+    device = look.opened
     npu, on = _npu(), device.torch_device
     values = torch.zeros(1024, device=on)
     for number in range(1, _CAPTURES + 1):
@@ -76,7 +75,7 @@ def dead_task_queue(look: Look) -> None:
     Only the queue of this process ends.
     """
     os.environ["TASK_QUEUE_ENABLE"] = "1"
-    device = open_device(look)
+    device = look.opened
     npu, on = _npu(), device.torch_device
     values = torch.zeros(4, device=on)
     device.synchronize()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 def run_test(look: Look, name: str) -> None:
     """Run a test of `DeviceContract` on the device."""
-    device = open_device(look)
+    device = look.opened
     look.doing(f"running DeviceContract.{name}")
     try:
         getattr(DeviceContract(), name)(device)

@@ -9,7 +9,6 @@ import torch
 
 import npu_compile
 from npu_compile import CompileConfig, DecodeRunner, InputSpec
-from npu_graph_check.opened_device import open_device
 from npu_graph_runtime import GraphContext, runs_eagerly
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _SIZES = (2, 4)
 
 def decode(look: Look, mode: str) -> None:
     """Capture what lies between attention, and run steps whose lengths and sizes change."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     on, half = device.torch_device, torch.float16
     generator = torch.Generator().manual_seed(0)
 

@@ -10,7 +10,6 @@ import torch
 import npu_compile
 from attn_update import Recorder, UpdateLane
 from npu_compile import CompileConfig, DecodeRunner, InputSpec
-from npu_graph_check.opened_device import open_device
 from npu_graph_runtime import GraphContext, runs_eagerly
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _SIZES = (2, 4)
 
 def decode(look: Look, mode: str) -> None:
     """Capture the decoder, and run steps whose lengths and batch sizes change."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     on, half = device.torch_device, torch.float16
     recorder, lane = Recorder(device), UpdateLane(device)
     generator = torch.Generator().manual_seed(0)

@@ -11,7 +11,6 @@ import torch
 import fx_passes
 from fx_passes import fusions
 from fx_passes.testing import assert_same_values
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.fusions.written_forms import WRITTEN_FORMS
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _THE_SAME = "the same"
 
 def fused_graph(look: Look, name: str) -> None:
     """Trace what a rule replaces, fuse it, and run both in each dtype."""
-    on, form = open_device(look).torch_device, WRITTEN_FORMS[name]
+    on, form = look.on, WRITTEN_FORMS[name]
     rule = dataclasses.replace(_rule(name), accepts_cost=True)
     fusion = fx_passes.RulePass(name="fusion", rules=(rule,))
     pipeline = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), fusion))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_close
 
 if TYPE_CHECKING:
@@ -16,17 +15,16 @@ if TYPE_CHECKING:
 
 def gelu(look: Look) -> None:
     """Compare `gelu` with its two forms, which differ by 4e-4 near 2."""
-    on = open_device(look).torch_device
     x = torch.linspace(-4, 4, 256)
     tanh = functional.gelu(x.double(), approximate="tanh")
     for form in ("none", "tanh"):
-        seen = functional.gelu(x.to(on), approximate=form)
+        seen = functional.gelu(x.to(look.on), approximate=form)
         expect_close(look, f"approximate={form!r} is the tanh form", seen, tanh, 1e-5)
 
 
 def geglu(look: Look) -> None:
     """Multiply a half with the activation of the other: each result is rounded once."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x = drawn(4, 64, seed=0, dtype=dtype) * 3
         product, activated = operators.npu_geglu(x.to(on), -1, 1, True)
@@ -39,7 +37,7 @@ def geglu(look: Look) -> None:
 
 def rotary(look: Look) -> None:
     """Rotate halves, by halves and by neighbours: rounded once."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x, angles = drawn(2, 4, 5, 64, seed=0, dtype=dtype), drawn(1, 1, 5, 64, seed=1)
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
@@ -58,7 +56,7 @@ def rotary(look: Look) -> None:
 
 def interleaved(look: Look) -> None:
     """Sort neighbours into halves, and rotate these."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     x, angles = drawn(2, 3, 5, 64, seed=0).half(), drawn(2, 1, 5, 64, seed=1)
     cos, sin = angles.cos().half(), angles.sin().half()
     seen = operators.npu_interleave_rope(x.to(on), cos.to(on), sin.to(on))

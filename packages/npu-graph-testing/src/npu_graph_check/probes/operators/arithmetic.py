@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
-
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
@@ -17,10 +15,9 @@ _SPARSE_FROM = ((torch.bfloat16, 256), (torch.float16, 2048))
 
 def rounding(look: Look) -> None:
     """Add 1 to numbers above which only every second integer can be represented."""
-    on = open_device(look).torch_device
     for dtype, first in _SPARSE_FROM:
-        values = torch.tensor([first, first + 2, -first, -first - 2], dtype=dtype).to(on)
-        steps = torch.tensor([1, 1, -1, -1], dtype=dtype).to(on)
+        values = torch.tensor([first, first + 2, -first, -first - 2], dtype=dtype).to(look.on)
+        steps = torch.tensor([1, 1, -1, -1], dtype=dtype).to(look.on)
         # Ties go to the even neighbour: one down, one up.
         even = [first, first + 4, -first, -first - 4]
         look.expect(f"{dtype}: ties of sums", _values(values + steps), even)
@@ -29,11 +26,10 @@ def rounding(look: Look) -> None:
 
 def products(look: Look) -> None:
     """Add more ones in a product than the dtype could count."""
-    on = open_device(look).torch_device
     for dtype, first in _SPARSE_FROM:
         count = 4 * first
         row, column = torch.ones(1, count, dtype=dtype), torch.ones(count, 1, dtype=dtype)
-        row, column = row.to(on), column.to(on)
+        row, column = row.to(look.on), column.to(look.on)
         roads: dict[str, Any] = {
             "mm": lambda row=row, column=column: row @ column,
             "linear": lambda row=row, column=column: torch.nn.functional.linear(row, column.T),
@@ -45,7 +41,7 @@ def products(look: Look) -> None:
 
 def scaled_products(look: Look) -> None:
     """Add to a product that the dtype cannot represent; the sum can be, if rounded once."""
-    on = open_device(look).torch_device
+    on = look.on
     for dtype, first in _SPARSE_FROM:
         count = first + 1
         row, column = torch.ones(1, count, dtype=dtype).to(on), torch.ones(count, 1, dtype=dtype)
@@ -65,9 +61,8 @@ def scaled_products(look: Look) -> None:
 
 def sums(look: Look) -> None:
     """Sum more ones than the dtype could count."""
-    on = open_device(look).torch_device
     for dtype, first in _SPARSE_FROM:
-        ones = torch.ones(4 * first, dtype=dtype).to(on)
+        ones = torch.ones(4 * first, dtype=dtype).to(look.on)
         look.expect(f"{dtype}: sum", _values(ones.sum()), [4 * first])
         look.expect(f"{dtype}: mean", _values(ones.mean()), [1])
         look.expect(f"{dtype}: mean of rows", _values(ones.view(4, -1).mean(1)), [1] * 4)
@@ -75,8 +70,7 @@ def sums(look: Look) -> None:
 
 def ties(look: Look) -> None:
     """Ask which of equal values is the largest."""
-    on = open_device(look).torch_device
-    values = torch.tensor([1.0, 3.0, 3.0, 2.0, 3.0]).to(on)
+    values = torch.tensor([1.0, 3.0, 3.0, 2.0, 3.0]).to(look.on)
     look.expect("argmax", int(values.argmax().cpu()), 1)
     look.expect("argmin", int((-values).argmin().cpu()), 1)
     look.expect("max of a dimension", int(values.max(dim=0).indices.cpu()), 1)

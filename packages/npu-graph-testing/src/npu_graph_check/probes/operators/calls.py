@@ -9,7 +9,6 @@ import torch
 
 from npu_graph_check.cann.runtime import Cann, Handle
 from npu_graph_check.cann.vector import Vector
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import expect_equal, expect_refused
 
 if TYPE_CHECKING:
@@ -39,10 +38,9 @@ def statuses(look: Look) -> None:
 
 def refused_dtypes(look: Look) -> None:
     """Give operators dtypes that their documents leave out for Atlas A2 and A3."""
-    on = open_device(look).torch_device
     operators = torch.ops.npu
-    half, single = torch.ones(4, 64, dtype=torch.float16).to(on), torch.ones(4, 64).to(on)
-    whole, gamma = single.int(), torch.ones(64).to(on)
+    half, single = torch.ones(4, 64, dtype=torch.float16).to(look.on), torch.ones(4, 64).to(look.on)
+    whole, gamma = single.int(), torch.ones(64).to(look.on)
     expect_refused(
         look, "npu_rms_norm of int32", lambda: operators.npu_rms_norm(whole, gamma.int())
     )
@@ -50,7 +48,7 @@ def refused_dtypes(look: Look) -> None:
         look, "npu_dynamic_quant of float32", lambda: operators.npu_dynamic_quant(single)
     )
     expect_refused(look, "npu_swiglu of int32", lambda: operators.npu_swiglu(whole))
-    scale = torch.ones(64).to(on)
+    scale = torch.ones(64).to(look.on)
     expect_refused(
         look,
         "npu_quant_matmul of float16",
@@ -71,9 +69,8 @@ def refused_dtypes(look: Look) -> None:
 
 def other_products(look: Look) -> None:
     """Call an operator that is documented for later products only."""
-    on = open_device(look).torch_device
     operators = torch.ops.npu
-    values = torch.ones(4, 64, dtype=torch.bfloat16).to(on)
+    values = torch.ones(4, 64, dtype=torch.bfloat16).to(look.on)
     try:
         operators.npu_dynamic_mx_quant(values)
     except RuntimeError as error:
@@ -84,26 +81,24 @@ def other_products(look: Look) -> None:
 
 def scalars_and_strides(look: Look) -> None:
     """Give tensors without dimensions, and tensors that are not contiguous."""
-    on = open_device(look).torch_device
     operators = torch.ops.npu
     for name, function in (
         ("exp", torch.exp),
         ("rsqrt", torch.rsqrt),
         ("isfinite", torch.isfinite),
     ):
-        seen = function(torch.tensor(1.0).to(on))
+        seen = function(torch.tensor(1.0).to(look.on))
         look.expect(f"dimensions of {name} of a scalar", seen.dim(), 0)
     x = torch.arange(64.0).view(8, 8).half()
-    gamma = torch.ones(8, dtype=torch.float16).to(on)
-    turned = operators.npu_rms_norm(x.to(on).T, gamma)[0]
-    straight = operators.npu_rms_norm(x.T.contiguous().to(on), gamma)[0].cpu()
+    gamma = torch.ones(8, dtype=torch.float16).to(look.on)
+    turned = operators.npu_rms_norm(x.to(look.on).T, gamma)[0]
+    straight = operators.npu_rms_norm(x.T.contiguous().to(look.on), gamma)[0].cpu()
     expect_equal(look, "npu_rms_norm of a transpose", turned, straight)
 
 
 def shapes_of_results(look: Look) -> None:
     """Ask for results whose shape only their kernel knows, behind kernels that are queued."""
-    on = open_device(look).torch_device
-    values = torch.zeros(1 << 16, device=on)
+    values = torch.zeros(1 << 16, device=look.on)
     for _ in range(50):
         values.add_(0)
     values[100:110] = 1
@@ -114,11 +109,10 @@ def shapes_of_results(look: Look) -> None:
 
 def outside_index(look: Look) -> None:
     """Read outside a tensor: the kernel fails."""
-    on = open_device(look).torch_device
     npu: Any = vars(torch)["npu"]
     look.doing("reading outside a tensor")
     try:
-        torch.ones(4, 8).to(on).index_select(0, torch.tensor([100000]).to(on))
+        torch.ones(4, 8).to(look.on).index_select(0, torch.tensor([100000]).to(look.on))
         npu.synchronize()
     except RuntimeError as error:
         look.expect("whether the status is 507015", "507015" in str(error), True)

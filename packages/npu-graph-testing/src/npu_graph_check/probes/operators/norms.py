@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import (
     HALVES,
     drawn,
@@ -24,7 +23,7 @@ _ROWS, _WIDTH, _EPSILON = 16, 256, 1e-6
 
 def rms_norm(look: Look) -> None:
     """Normalise, with a weight of the same dtype."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x, gamma = drawn(_ROWS, _WIDTH, seed=0, dtype=dtype), drawn(_WIDTH, seed=1, dtype=dtype)
         y, rstd = operators.npu_rms_norm(x.to(on), gamma.to(on), _EPSILON)
@@ -34,7 +33,7 @@ def rms_norm(look: Look) -> None:
 
 def add_rms_norm(look: Look) -> None:
     """Add and normalise; the norm is rounded before it is multiplied with the weight."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x, gamma = drawn(_ROWS, _WIDTH, seed=0, dtype=dtype), drawn(_WIDTH, seed=1, dtype=dtype)
         zeros = torch.zeros_like(x).to(on)
@@ -45,7 +44,7 @@ def add_rms_norm(look: Look) -> None:
 
 def rounded_sum(look: Look) -> None:
     """Add what a sum of halves loses: float16 normalises the rounded sum, bfloat16 does not."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype, large, kept in ((torch.float16, 2048.0, 2048.0), (torch.bfloat16, 256.0, 257.0)):
         x = torch.full((1, _WIDTH), large, dtype=dtype).to(on)
         one, gamma = torch.ones_like(x), torch.ones(_WIDTH, dtype=dtype).to(on)
@@ -57,7 +56,7 @@ def rounded_sum(look: Look) -> None:
 
 def add_rms_norm_cast(look: Look) -> None:
     """Ask for the norm in float32 as well."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x, gamma = drawn(_ROWS, _WIDTH, seed=0, dtype=dtype), drawn(_WIDTH, seed=1, dtype=dtype)
         zeros = torch.zeros_like(x).to(on)
@@ -70,7 +69,7 @@ def quantised_norm(look: Look) -> None:
 
     A row of 1 and 3 has the deviation of the square root of 5, and its norms are no halves.
     """
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     norms = torch.tensor([1.0, 3.0], dtype=torch.float64) / 5**0.5
     for dtype, wanted in ((torch.float16, 100.494), (torch.bfloat16, 100.37)):
         x = torch.tensor([1.0, 3.0] * (_WIDTH // 2), dtype=dtype).view(1, -1).to(on)
@@ -89,7 +88,7 @@ def quantised_norm(look: Look) -> None:
 
 def dynamic_sum(look: Look) -> None:
     """Quantise the norm of a sum that float16 would round: its scale tells which was normalised."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     half = torch.float16
     x = torch.full((1, _WIDTH), 2048.0, dtype=half)
     one = torch.zeros_like(x)
@@ -108,7 +107,7 @@ def dynamic_sum(look: Look) -> None:
 
 def with_beta(look: Look) -> None:
     """Add a bias to a norm before it is quantised; rows of 1 and -1 are their own norm."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x = torch.tensor([1.0, -1.0] * (_WIDTH // 2), dtype=dtype).view(1, -1).to(on)
         gamma, beta = (torch.full((_WIDTH,), value, dtype=dtype).to(on) for value in (3.0, 0.5))
@@ -123,7 +122,7 @@ def with_beta(look: Look) -> None:
 
 def scale_dtypes(look: Look) -> None:
     """Quantise a norm with scales of another dtype than its table has."""
-    on, operators = open_device(look).torch_device, torch.ops.npu
+    on, operators = look.on, torch.ops.npu
     half = torch.float16
     x, gamma = torch.ones(2, _WIDTH, dtype=half).to(on), torch.ones(_WIDTH, dtype=half).to(on)
     scales, zeros = torch.ones(_WIDTH).to(on), torch.zeros(_WIDTH, dtype=torch.int32).to(on)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
-
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
@@ -19,28 +17,25 @@ _WIDTH = 32
 
 def halves(look: Look) -> None:
     """Quantise halves and numbers out of range with a scale of 1."""
-    on = open_device(look).torch_device
     for dtype in (torch.float16, torch.float32):
         for divides in (True, False):
-            found = _quantised(list(_HALVES), dtype, on, divides=divides)
+            found = _quantised(list(_HALVES), dtype, look.on, divides=divides)
             way = "divided" if divides else "multiplied"
             look.expect(f"{dtype}, {way}", found[: len(_HALVES)], list(_ROUNDED))
 
 
 def not_a_number(look: Look) -> None:
     """Quantise NaN."""
-    on = open_device(look).torch_device
     for dtype in (torch.float16, torch.float32):
-        found = _quantised([math.nan, 1.0], dtype, on, divides=False)
+        found = _quantised([math.nan, 1.0], dtype, look.on, divides=False)
         look.expect(f"{dtype}: NaN and 1", found[:2], [0, 1])
 
 
 def dynamic(look: Look) -> None:
     """Quantise rows by their largest value: one of whole numbers up to 127, and one of zeros."""
-    on = open_device(look).torch_device
     row = torch.arange(_WIDTH, dtype=torch.float16)
     row[-1] = 127
-    values, scale = torch.ops.npu.npu_dynamic_quant(torch.stack([row, row * 0]).to(on))
+    values, scale = torch.ops.npu.npu_dynamic_quant(torch.stack([row, row * 0]).to(look.on))
     look.expect("values", _flat(values), [*map(int, row.tolist()), *[0] * _WIDTH])
     look.expect("scales", _flat(scale), [1.0, 0.0])
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import expect_equal
 
 if TYPE_CHECKING:
@@ -17,23 +16,21 @@ _COUNT = 1 << 16
 
 def uniform(look: Look) -> None:
     """Draw uniform values: multiples of 2^-24 below 1, the upper end never."""
-    on = open_device(look).torch_device
     _seed()
-    values = torch.empty(_COUNT, device=on).uniform_(0, 1).cpu().double()
+    values = torch.empty(_COUNT, device=look.on).uniform_(0, 1).cpu().double()
     grid = values * 2**24
     look.expect("values that are no multiples of 2^-24", int((grid != grid.round()).sum()), 0)
     look.expect("values below 0, or 1 and above", int(((values < 0) | (values >= 1)).sum()), 0)
     # In bfloat16 one in 512 draws would round to the upper end.
-    halves = torch.empty(_COUNT, device=on, dtype=torch.bfloat16).uniform_(0, 1).cpu()
+    halves = torch.empty(_COUNT, device=look.on, dtype=torch.bfloat16).uniform_(0, 1).cpu()
     look.expect("values of bfloat16 that are 1", int((halves == 1).sum()), 0)
     look.expect("values of bfloat16 that are 0", bool((halves == 0).sum() > _COUNT / 1024), True)
 
 
 def without_replacement(look: Look) -> None:
     """Draw two of three without replacement, and count which comes first."""
-    on = open_device(look).torch_device
     _seed()
-    weights = torch.tensor([1.0, 2.0, 5.0]).expand(_COUNT, 3).contiguous().to(on)
+    weights = torch.tensor([1.0, 2.0, 5.0]).expand(_COUNT, 3).contiguous().to(look.on)
     drawn = torch.multinomial(weights, 2).cpu()
     look.expect("rows that draw one twice", int((drawn[:, 0] == drawn[:, 1]).sum()), 0)
     # Five deviations of a share of so many draws.
@@ -48,11 +45,10 @@ def without_replacement(look: Look) -> None:
 
 def top_k_top_p(look: Look) -> None:
     """Cut rows by k, by p, by both and by neither."""
-    on = open_device(look).torch_device
     row = torch.tensor([1.0, 4.0, 2.0, 4.0, 3.0, 0.0, -1.0, -2.0])
-    logits = row.expand(4, -1).contiguous().to(on)
-    k = torch.tensor([2, 3, 0, 0], dtype=torch.int32).to(on)
-    p = torch.tensor([1.0, 0.1, 0.5, 1.0]).to(on)
+    logits = row.expand(4, -1).contiguous().to(look.on)
+    k = torch.tensor([2, 3, 0, 0], dtype=torch.int32).to(look.on)
+    p = torch.tensor([1.0, 0.1, 0.5, 1.0]).to(look.on)
     operators = torch.ops.npu
     chosen, kept = operators.npu_top_k_top_p_sample(logits, k, p, is_need_logits=True)
     look.expect("the first of two equal ones is chosen", chosen.cpu().tolist(), [1, 1, 1, 1])

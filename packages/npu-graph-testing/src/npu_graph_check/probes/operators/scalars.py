@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import (
     HALVES,
     drawn,
@@ -22,10 +21,9 @@ _NUMBER = 1.7  # no half holds it
 
 def numbers(look: Look) -> None:
     """Add and multiply numbers that the dtype of the tensor does not hold."""
-    on = open_device(look).torch_device
     for dtype in HALVES:
         values = drawn(64, seed=1, dtype=dtype)
-        given, wide = values.to(on), values.float()
+        given, wide = values.to(look.on), values.float()
         held = torch.tensor(_NUMBER).to(dtype).float()
         factor = torch.tensor(_NUMBER) if dtype is torch.bfloat16 else held
         for name, seen, expected in (
@@ -39,7 +37,7 @@ def numbers(look: Look) -> None:
 
 def scaled_sums(look: Look) -> None:
     """Add and subtract a tensor that is multiplied with a number."""
-    on = open_device(look).torch_device
+    on = look.on
     for dtype in HALVES:
         one, other = (drawn(256, seed=seed, dtype=dtype) for seed in (1, 2))
         scaled = 2.5 * other.double()
@@ -53,7 +51,6 @@ def scaled_sums(look: Look) -> None:
 
 def stepwise_products(look: Look) -> None:
     """Add scaled products and quotients of float16, which rounds every step."""
-    on = open_device(look).torch_device
     half = torch.float16
     one, two, three = (drawn(256, seed=seed, dtype=half) for seed in range(3))
     factor = torch.tensor(0.3).half().double()
@@ -63,17 +60,16 @@ def stepwise_products(look: Look) -> None:
     ):
         scaled = (exact.half().double() * factor).half()
         expected = (one.double() + scaled.double()).half()
-        seen = getattr(torch, name)(one.to(on), two.to(on), three.to(on), value=0.3)
+        seen = getattr(torch, name)(one.to(look.on), two.to(look.on), three.to(look.on), value=0.3)
         expect_equal(look, f"float16: {name}", seen, expected)
 
 
 def mixed_products(look: Look) -> None:
     """Multiply batches of matrices of two dtypes."""
-    on = open_device(look).torch_device
     wide, half = drawn(2, 4, 8, seed=1).round(), drawn(2, 8, 4, seed=2).round()
     expected = torch.bmm(wide, half)
     for dtype in HALVES:
-        seen = torch.bmm(wide.to(on), half.to(dtype).to(on))
+        seen = torch.bmm(wide.to(look.on), half.to(dtype).to(look.on))
         expect_equal(look, f"float32 beside {dtype}", seen, expected)
-    left, right = wide.bfloat16().to(on), half.half().to(on)
+    left, right = wide.bfloat16().to(look.on), half.half().to(look.on)
     expect_refused(look, "bfloat16 beside float16", lambda: torch.bmm(left, right))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 def accumulation(look: Look) -> None:
     """Add more ones in losses, pools and convolutions than the dtype could count."""
-    on = open_device(look).torch_device
+    on = look.on
     for dtype, first in zip(HALVES, (256, 2048), strict=True):
         count = 4 * first
         ones, zeros = torch.ones(count, dtype=dtype).to(on), torch.zeros(count, dtype=dtype).to(on)
@@ -35,7 +34,6 @@ def accumulation(look: Look) -> None:
 
 def layer_norms(look: Look) -> None:
     """Normalise in bfloat16: layers and groups, against float64, off by one rounding."""
-    on = open_device(look).torch_device
     for dtype in HALVES:
         x = drawn(4, 8, 64, seed=0, dtype=dtype)
         share = 1.01 * torch.finfo(dtype).eps / 2
@@ -46,12 +44,12 @@ def layer_norms(look: Look) -> None:
             "log_softmax": lambda value: functional.log_softmax(value, -1),
         }
         for name, norm in norms.items():
-            expect_close(look, f"{dtype}: {name}", norm(x.to(on)), norm(x.double()), share)
+            expect_close(look, f"{dtype}: {name}", norm(x.to(look.on)), norm(x.double()), share)
 
 
 def dropout_masks(look: Look) -> None:
     """Compare the bits of a mask with what was kept, and with Bernoulli draws of the same seed."""
-    on, count = open_device(look).torch_device, 1000
+    on, count = look.on, 1000
     npu: Any = vars(torch)["npu"]
     values = torch.ones(count).to(on)
     npu.manual_seed(5)
@@ -68,7 +66,6 @@ def dropout_masks(look: Look) -> None:
 
 def pooling_gradient(look: Look) -> None:
     """Find the gradient of a maximum again from its input."""
-    on = open_device(look).torch_device
     x = drawn(1, 2, 8, 8, seed=0).half()
 
     def gradient(values: torch.Tensor) -> torch.Tensor:
@@ -76,19 +73,18 @@ def pooling_gradient(look: Look) -> None:
         total = functional.max_pool2d(given, 2).sum()
         return torch.autograd.grad(total, given)[0]
 
-    expect_equal(look, "float16", gradient(x.to(on)), gradient(x.float()).half())
-    out, mask = torch.ops.aten.max_pool2d_with_indices(x.to(on), [2, 2])
+    expect_equal(look, "float16", gradient(x.to(look.on)), gradient(x.float()).half())
+    out, mask = torch.ops.aten.max_pool2d_with_indices(x.to(look.on), [2, 2])
     look.expect("dtype of the mask", str(mask.dtype), "torch.int8")
     look.figure("bytes of the mask of an output", mask.numel() / out.numel(), "bytes")
 
 
 def lstm_cell(look: Look) -> None:
     """Step a fused cell, whose gates are input, forget, candidate and output."""
-    on = open_device(look).torch_device
     inputs, hidden = drawn(3, 24, seed=0), drawn(3, 24, seed=1)
     state = drawn(3, 6, seed=2)
     cell = getattr(torch.ops.aten, "_thnn_fused_lstm_cell")  # noqa: B009 - a name of torch's own
-    seen = cell(inputs.to(on), hidden.to(on), state.to(on))
+    seen = cell(inputs.to(look.on), hidden.to(look.on), state.to(look.on))
     first, forget, candidate, out = (inputs + hidden).double().chunk(4, 1)
     kept = forget.sigmoid() * state.double() + first.sigmoid() * candidate.tanh()
     expect_close(look, "hidden state", seen[0], out.sigmoid() * kept.tanh(), 1e-4)
@@ -97,7 +93,7 @@ def lstm_cell(look: Look) -> None:
 
 def matrix_vector(look: Look) -> None:
     """Add a scaled product to a scaled vector: 2 * 10 + 3 * 4."""
-    on = open_device(look).torch_device
+    on = look.on
     vector, matrix = torch.full((2,), 10.0), torch.ones(2, 4)
     seen = torch.addmv(vector.to(on), matrix.to(on), torch.ones(4).to(on), beta=2, alpha=3)
     expect_equal(look, "addmv", seen, torch.full((2,), 32.0))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.step_times import median_times
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class _LongCache:
 
 def kernels_by_length(look: Look) -> None:
     """Update one captured call to lengths far apart: another number of kernels is refused."""
-    device = open_device(look)
+    device = look.opened
     cache, recorder = _LongCache(device.torch_device), Recorder(device)
     lane = UpdateLane(device, updater="operators")
     graph, pool = device.create_graph(), device.create_memory_pool()
@@ -89,7 +88,7 @@ def kernels_by_length(look: Look) -> None:
 
 def unmasked_decode(look: Look) -> None:
     """Decode with sparse mode 3 and its mask, and with neither."""
-    device = open_device(look)
+    device = look.opened
     cache = _LongCache(device.torch_device)
     mask = torch.triu(torch.ones(2048, 2048, dtype=torch.int8), diagonal=1)
     causal = {"sparse_mode": 3, "atten_mask": mask.to(device.torch_device)}

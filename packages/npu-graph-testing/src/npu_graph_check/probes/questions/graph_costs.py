@@ -59,10 +59,10 @@ def graph_costs(look: Look) -> None:
     for count in _KERNELS:
         look.doing(f"capturing {count} kernels")
         had = cann.free_streams(), free_memory(cann)
-        cann.begin_capture(stream)
-        for _ in range(count):
-            values.add(1.0, stream)
-        graphs.append(cann.end_capture(stream))
+        with cann.captured(stream) as graph:
+            for _ in range(count):
+                values.add(1.0, stream)
+        graphs.append(graph)
         streams.append(had[0] - cann.free_streams())
         num_bytes.append(had[1] - free_memory(cann))
     for graph in graphs:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.cann.runtime import CannError, Handle
-from npu_graph_check.opened_device import open_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +26,7 @@ _THE_SAME = "what the operator gives"
 
 def repeated_executor(look: Look) -> None:
     """Launch an executor twice as it is, then with another query, cache and output."""
-    device = open_device(look)
+    device = look.opened
     npu: Any = vars(torch)["npu"]
     library, stream = ctypes.CDLL("libopapi.so"), npu.current_stream()
     layers = [_Layer(device.torch_device, seed) for seed in (1, 2)]

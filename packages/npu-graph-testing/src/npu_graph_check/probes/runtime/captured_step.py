@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_runtime import (
     CaptureSession,
     GraphContext,
@@ -25,7 +24,7 @@ _WIDTH, _SIZES = 64, (2, 8)
 
 def full(look: Look) -> None:
     """Capture two sizes whole, replay them, release them, and do it again."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     weight = torch.randn(_WIDTH, _WIDTH, dtype=torch.float16).to(device.torch_device)
     rows = torch.zeros(_SIZES[-1], _WIDTH, dtype=torch.float16, device=device.torch_device)
 
@@ -55,7 +54,7 @@ def full(look: Look) -> None:
 
 def breakable(look: Look) -> None:
     """Capture a step around a function whose slice only the host knows."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     lengths, calls = [3], [0]
     rows = torch.zeros(8, _WIDTH, device=device.torch_device)
 
@@ -87,7 +86,7 @@ def breakable(look: Look) -> None:
 
 def forecast(look: Look) -> None:
     """Capture with a planner, and compare its forecast after two captures with actual use."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     if device.free_streams() is None:
         look.not_tried("this device does not tell how many streams it has left")
     weight = torch.randn(_WIDTH, _WIDTH).to(device.torch_device)
@@ -119,7 +118,7 @@ def forecast(look: Look) -> None:
 
 def forecast_of_bytes(look: Look) -> None:
     """Capture a deeper step by a planner, and compare its forecast of memory with what is used."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     weights = [torch.randn(512, 512).to(device.torch_device) for _ in range(4)]
     rows = torch.zeros(2048, 512, device=device.torch_device)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, RunMode
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ _WIDTH, _SIZES, _CYCLES = 1024, (512, 2048), 4
 
 def sleep_and_wake(look: Look) -> None:
     """Capture, write new weights, release, and look at what the process holds meanwhile."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     weight = torch.zeros(_WIDTH, _WIDTH, device=device.torch_device)
     rows = torch.zeros(_SIZES[-1], _WIDTH, device=device.torch_device)
 

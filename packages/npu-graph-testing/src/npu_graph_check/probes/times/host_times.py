@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.step_times import median_times
 from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, RunMode
 
@@ -18,7 +17,7 @@ _LAUNCHES = 64
 
 def replay(look: Look) -> None:
     """Time 64 launches, one by one and as one replay."""
-    device, context = open_device(look), GraphContext()
+    device, context = look.opened, GraphContext()
     values = torch.ones(1024, device=device.torch_device)
 
     def step() -> torch.Tensor:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,7 +22,7 @@ _TABLE = "kernel_details.csv"
 
 def kernel_times(look: Look) -> None:
     """Profile kernels of a decode step, and give the median of each kind of kernel."""
-    device = open_device(look)
+    device = look.opened
     # The device has imported it; nothing else of this package does.
     profiler: Any = sys.modules["torch_npu"].profiler
     step = _step(device.torch_device)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update import UpdateLane
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.step_times import median_times
 from npu_graph_testing.attention import PagedModel
 from npu_graph_testing.attention.paged_model import draw_lengths
@@ -24,7 +23,7 @@ _LAYERS, _SEQUENCES = 16, 4
 
 def update(look: Look) -> None:
     """Time a step of 16 layers: eager, with an update lane, and with `NPUGraph.update`."""
-    device, random = open_device(look), Random(0)  # noqa: S311 - lengths of a test
+    device, random = look.opened, Random(0)  # noqa: S311 - lengths of a test
     model, lane = _captured(device), UpdateLane(device)
     look.doing("timing steps with an update lane")
 
@@ -53,7 +52,7 @@ def update(look: Look) -> None:
 
 def stall(look: Look) -> None:
     """Compare steps whose lengths changed, and are updated, with steps whose lengths did not."""
-    device, random = open_device(look), Random(0)  # noqa: S311 - lengths of a test
+    device, random = look.opened, Random(0)  # noqa: S311 - lengths of a test
     model, lane = _captured(device), UpdateLane(device)
     lengths = draw_lengths(random, _SEQUENCES)
 

@@ -134,5 +134,10 @@ class DrawnStep:
     written: Mapping[str, torch.Tensor]
 
 
+def integers(model: CaseModel, values: list[int], *shape: int) -> torch.Tensor:
+    """Return a tensor of int32 on the device."""
+    return torch.tensor(values, dtype=torch.int32).reshape(shape).to(model.device.torch_device)
+
+
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS, BLOCKS = 4, 2, 16, 16, 3, 8
 LONGEST = BLOCK_SIZE * COLUMNS

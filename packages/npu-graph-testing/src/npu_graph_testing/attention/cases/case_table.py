@@ -19,12 +19,11 @@ from npu_graph_testing.attention.cases.context_parallel_cases import (
     RANK,
     context_parallel_cases,
 )
-from npu_graph_testing.attention.cases.encoder_cases import encoder_cases
-from npu_graph_testing.attention.cases.flash_cases import flash_cases
 from npu_graph_testing.attention.cases.fused_infer_cases import fused_infer_cases
 from npu_graph_testing.attention.cases.latent_cases import latent_cases
 from npu_graph_testing.attention.cases.lightning_indexer_cases import lightning_indexer_cases
 from npu_graph_testing.attention.cases.paged_attention_cases import paged_attention_cases
+from npu_graph_testing.attention.cases.ragged_cases import ragged_cases
 from npu_graph_testing.attention.cases.sparse_flash_cases import sparse_flash_cases
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def all_cases() -> list[AttentionCase]:
         *fused_infer_cases(),
         *latent_cases(),
         *context_parallel_cases(),
-        *encoder_cases(),
-        *flash_cases(),
+        *ragged_cases(),
         *paged_attention_cases(),
         *sparse_flash_cases(),
         *lightning_indexer_cases(),

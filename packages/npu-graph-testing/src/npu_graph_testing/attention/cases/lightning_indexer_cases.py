@@ -11,10 +11,10 @@ from npu_graph_testing.attention.cases.attention_case import (
     BLOCKS,
     LONGEST,
     AttentionCase,
+    integers,
 )
 from npu_graph_testing.attention.cases.sparse_flash_cases import (
     CHOSEN,
-    integers,
     no_step,
     paged_lengths,
 )

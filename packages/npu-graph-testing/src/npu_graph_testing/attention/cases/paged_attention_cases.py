@@ -15,6 +15,7 @@ from npu_graph_testing.attention.cases.attention_case import (
     KV_HEADS,
     LONGEST,
     AttentionCase,
+    integers,
 )
 
 if TYPE_CHECKING:
@@ -23,15 +24,12 @@ if TYPE_CHECKING:
     from npu_graph_testing.attention.cases.attention_case import CaseModel, Step
 
 
-def _table(model: CaseModel, blocks: list[int]) -> torch.Tensor:
-    table = torch.tensor(blocks, dtype=torch.int32).reshape(-1, COLUMNS)
-    return table.to(model.device.torch_device)
-
-
 def _shared(model: CaseModel, key: int) -> dict[str, object]:
     return {
         "query": model.random(key, HEADS, HEAD_DIM),
-        "block_table": _table(model, [block % BLOCKS for block in range(key * COLUMNS)]),
+        "block_table": integers(
+            model, [block % BLOCKS for block in range(key * COLUMNS)], -1, COLUMNS
+        ),
         "num_heads": HEADS,
         "num_kv_heads": KV_HEADS,
         "scale_value": HEAD_DIM**-0.5,
@@ -56,7 +54,7 @@ def _draw(random: Random, model: CaseModel, key: int) -> Step:
 
 def _draw_rebound(random: Random, model: CaseModel, key: int) -> Step:
     blocks = [random.randrange(BLOCKS) for _ in range(key * COLUMNS)]
-    return {**_draw(random, model, key), "block_table": _table(model, blocks)}
+    return {**_draw(random, model, key), "block_table": integers(model, blocks, -1, COLUMNS)}
 
 
 def paged_attention_cases() -> list[AttentionCase]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from attn_update.kinds import FIA_V1
 from npu_graph_testing.attention.cases.attention_case import (
@@ -17,11 +15,14 @@ from npu_graph_testing.attention.cases.attention_case import (
     HEADS,
     KV_HEADS,
     AttentionCase,
+    integers,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
+
+    import torch
 
     from attn_update.kinds import OperatorFamily
     from npu_graph_testing.attention.cases.attention_case import CaseModel, Step
@@ -90,7 +91,6 @@ class PagedCase:
     layer_arguments: Callable[[CaseModel], dict[str, object]] | None = None
     rebinds: bool = False
     unpadded: bool = False
-    keys: tuple[int, ...] = field(default=(2, 4))
 
     def build(self) -> AttentionCase:
         """Return the case."""
@@ -102,7 +102,6 @@ class PagedCase:
             captured=self._captured,
             draw=self._draw,
             valid_tokens=self._valid_tokens,
-            keys=self.keys,
         )
 
     @property
@@ -121,9 +120,10 @@ class PagedCase:
 
     def _shared(self, model: CaseModel, key: int) -> dict[str, object]:
         is_v1 = self.family is FIA_V1
+        blocks = [block % BLOCKS for block in range(key * COLUMNS)]
         shared: dict[str, object] = {
             "query": self.query(model, self._query_shape(key, self.dim)),
-            "block_table": self._table(model, range(key * COLUMNS)),
+            "block_table": integers(model, blocks, key, COLUMNS),
             "block_size": self.block_size,
             "input_layout": self.layout,
             self.family.heads: self.told_heads or self.heads,
@@ -133,10 +133,6 @@ class PagedCase:
         if self.rope_dim:
             shared["query_rope"] = self.rope(model, self._query_shape(key, self.rope_dim))
         return shared | (self.arguments(model, key) if self.arguments else {})
-
-    def _table(self, model: CaseModel, blocks: range | list[int]) -> torch.Tensor:
-        table = torch.tensor(list(blocks), dtype=torch.int32).reshape(-1, COLUMNS) % BLOCKS
-        return table.to(model.device.torch_device)
 
     def _cache_shape(self, dim: int, unit: int) -> tuple[int, ...]:
         if unit:
@@ -177,7 +173,7 @@ class PagedCase:
         step = self._step(ends, lengths)
         if self.rebinds:
             blocks = [random.randrange(BLOCKS) for _ in range(key * COLUMNS)]
-            step["block_table"] = self._table(model, blocks)[:count]
+            step["block_table"] = integers(model, blocks, key, COLUMNS)[:count]
         return step
 
     def _valid_tokens(self, step: Step) -> int | None:

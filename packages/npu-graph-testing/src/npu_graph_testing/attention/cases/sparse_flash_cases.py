@@ -13,6 +13,7 @@ from npu_graph_testing.attention.cases.attention_case import (
     HEADS,
     LONGEST,
     AttentionCase,
+    integers,
 )
 from npu_graph_testing.attention.cases.latent_cases import LATENT_DIM, ROPE_DIM
 
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 CHOSEN = 6
 _TILE = 128
-
-
-def integers(model: CaseModel, values: list[int], *shape: int) -> torch.Tensor:
-    """Return a tensor of int32 on the device."""
-    return torch.tensor(values, dtype=torch.int32).reshape(shape).to(model.device.torch_device)
 
 
 def paged_lengths(model: CaseModel, key: int, *, keys: str) -> dict[str, object]:

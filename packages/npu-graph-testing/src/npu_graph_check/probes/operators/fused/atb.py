@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ _HEADS, _DIM, _BLOCK = 4, 32, 16
 
 def paged_attention(look: Look) -> None:
     """Decode two sequences, one of them without keys."""
-    on, half = open_device(look).torch_device, torch.float16
+    on, half = look.on, torch.float16
     query = drawn(2, _HEADS, _DIM, seed=0, dtype=half)
     key, value = (drawn(3, _BLOCK, _HEADS, _DIM, seed=seed, dtype=half) for seed in (1, 2))
     out = torch.full((2, _HEADS, _DIM), 7.0, dtype=half).to(on)
@@ -42,7 +41,7 @@ def paged_attention(look: Look) -> None:
 
 def quantising(look: Look) -> None:
     """Quantise with an offset that a rounding before it tells from one behind it."""
-    on, half = open_device(look).torch_device, torch.float16
+    on, half = look.on, torch.float16
     x = torch.tensor([[0.5, 1.5, 2.5, -0.5, 100.0, -100.0, 0.0, 3.0]], dtype=half)
     scale, offset = torch.ones(1, dtype=half), torch.tensor([1], dtype=torch.int8)
     seen = torch.zeros(1, 8, dtype=torch.int8).to(on)
@@ -54,7 +53,7 @@ def quantising(look: Look) -> None:
 
 def quantised_norm(look: Look) -> None:
     """Normalise and quantise by division; rows of 1 and -1 are their own norm."""
-    on, half = open_device(look).torch_device, torch.float16
+    on, half = look.on, torch.float16
     x = torch.tensor([1.0, -1.0] * 8, dtype=half).view(1, -1)
     gamma, beta = torch.full((16,), 3.0, dtype=half), torch.full((16,), 0.5, dtype=half)
     scale, offset = torch.tensor([0.25], dtype=half), torch.tensor([5], dtype=torch.int8)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ _ND, _NZ = 2, 29
 
 def scatter(look: Look) -> None:
     """Write rows into both kinds of caches, one of them at a negative slot."""
-    on, half = open_device(look).torch_device, torch.float16
+    on, half = look.on, torch.float16
     rows = [drawn(3, _HEADS, _DIM, seed=seed, dtype=half) for seed in (0, 1)]
     slots = torch.tensor([3, -1, 40])
     plain = [drawn(_BLOCKS, _BLOCK, _HEADS, _DIM, seed=seed, dtype=half) for seed in (2, 3)]
@@ -42,7 +41,7 @@ def scatter(look: Look) -> None:
 
 def gather(look: Look) -> None:
     """Read pages through a table, one of them not in the cache."""
-    on, half = open_device(look).torch_device, torch.float16
+    on, half = look.on, torch.float16
     caches = [drawn(_BLOCKS, _BLOCK, _HEADS, _DIM, seed=seed, dtype=half) for seed in (0, 1)]
     table = torch.tensor([[2, 1], [0, _BLOCKS]], dtype=torch.int32)
     lengths = torch.tensor([20, 18], dtype=torch.int32)
@@ -59,33 +58,30 @@ def gather(look: Look) -> None:
 
 def nz_format(look: Look) -> None:
     """Cast to NZ and back, and multiply with it, and add in it."""
-    on = open_device(look).torch_device
     _allow_internal_formats()
     x = torch.arange(40 * 48).view(40, 48).remainder(97).half()
-    blocks = torch.ops.npu.npu_format_cast(x.to(on), _NZ)
+    blocks = torch.ops.npu.npu_format_cast(x.to(look.on), _NZ)
     look.expect("the format", int(_format(blocks)), _NZ)
     expect_equal(look, "cast and cast back", torch.ops.npu.npu_format_cast(blocks, _ND), x)
     expect_equal(look, "copied to the host", blocks, x)
-    left = torch.eye(4, 40).half().to(on)
+    left = torch.eye(4, 40).half().to(look.on)
     expect_equal(look, "a product with it", torch.mm(left, blocks), x[:4])
     half = torch.full_like(x, 0.5)
-    expect_equal(look, "a sum with it", blocks + half.to(on), x + half)
+    expect_equal(look, "a sum with it", blocks + half.to(look.on), x + half)
 
 
 def plain_format(look: Look) -> None:
     """Cast to NZ where internal formats are not allowed, which is the default."""
-    on = open_device(look).torch_device
     npu: Any = vars(torch)["npu"]
     npu.config.allow_internal_format = False
     x = drawn(16, 32, seed=0).half()
-    seen = torch.ops.npu.npu_format_cast(x.to(on), _NZ)
+    seen = torch.ops.npu.npu_format_cast(x.to(look.on), _NZ)
     look.expect("the format", int(_format(seen)), _ND)
     expect_equal(look, "values", seen, x)
 
 
 def image_formats(look: Look) -> None:
     """Cast images and volumes to the formats of their channels, and back."""
-    on = open_device(look).torch_device
     _allow_internal_formats()
     for name, number, plain, shape in (
         ("NC1HWC0", 3, 0, (2, 18, 3, 5)),
@@ -93,14 +89,14 @@ def image_formats(look: Look) -> None:
         ("NDC1HWC0", 32, 30, (2, 18, 2, 3, 4)),
     ):
         x = torch.arange(torch.Size(shape).numel()).remainder(97).view(shape).half()
-        cast = torch.ops.npu.npu_format_cast(x.to(on), number)
+        cast = torch.ops.npu.npu_format_cast(x.to(look.on), number)
         look.expect(f"{name}: the format", int(_format(cast)), number)
         expect_equal(look, f"{name}: cast back", torch.ops.npu.npu_format_cast(cast, plain), x)
 
 
 def normalised_rows(look: Look) -> None:
     """Normalise, rotate and store latent rows, one of them at a negative slot."""
-    on, half = open_device(look).torch_device, torch.float16
+    on, half = look.on, torch.float16
     rows, gamma = drawn(2, 1, 2, 576, seed=0, dtype=half), drawn(512, seed=1, dtype=half)
     angles = drawn(2, 1, 2, 64, seed=2)
     cos, sin = angles.cos().half(), angles.sin().half()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
 def gating_ties(look: Look) -> None:
     """Choose among equal experts, and for a row that is finished."""
-    on = open_device(look).torch_device
-    zeros, finished = torch.zeros(2, 8).to(on), torch.tensor([False, True]).to(on)
+    zeros, finished = torch.zeros(2, 8).to(look.on), torch.tensor([False, True]).to(look.on)
     _, chosen, _ = torch.ops.npu.npu_moe_gating_top_k_softmax(zeros, None, 3)
     look.expect("among equals", chosen.cpu().tolist(), [[0, 1, 2]] * 2)
     _, chosen, _ = torch.ops.npu.npu_moe_gating_top_k_softmax(zeros, finished, 3)
@@ -25,11 +23,10 @@ def gating_ties(look: Look) -> None:
 
 def gating_weights(look: Look) -> None:
     """Compare the weights of sigmoids, and of softmax with and without their sum."""
-    on = open_device(look).torch_device
     x = torch.linspace(-3, 3, 16).flip(0).view(1, -1)
     for norm, renorm in ((1, 0), (0, 0), (0, 1)):
         weights, chosen, _ = torch.ops.npu.npu_moe_gating_top_k(
-            x.to(on), 4, norm_type=norm, renorm=renorm
+            x.to(look.on), 4, norm_type=norm, renorm=renorm
         )
         normal = x.double().sigmoid() if norm else x.double().softmax(-1)
         expected = normal[:, :4]
@@ -42,7 +39,6 @@ def gating_weights(look: Look) -> None:
 
 def routing(look: Look) -> None:
     """Sort choices by expert, and pad to a capacity."""
-    on = open_device(look).torch_device
     x = torch.arange(1.0, 5.0).view(4, 1).expand(4, 16).contiguous().half()
     choices = torch.tensor([[2], [0], [2], [0]], dtype=torch.int32)
     fixed: dict[str, Any] = {
@@ -52,14 +48,14 @@ def routing(look: Look) -> None:
         "row_idx_type": 0,
     }
     expanded, rows, counts, _ = torch.ops.npu.npu_moe_init_routing_v2(
-        x.to(on), choices.to(on), active_num=4, active_expert_range=[0, 4], **fixed
+        x.to(look.on), choices.to(look.on), active_num=4, active_expert_range=[0, 4], **fixed
     )
     expect_equal(look, "rows, stably by expert", expanded, x[[1, 3, 0, 2]])
     look.expect("places", rows.cpu().reshape(-1).tolist(), [2, 0, 3, 1])
     look.expect("counts", counts.cpu().reshape(-1).tolist(), [2, 0, 2, 0])
     padded, *_ = torch.ops.npu.npu_moe_init_routing_v2(
-        x.to(on),
-        choices.to(on),
+        x.to(look.on),
+        choices.to(look.on),
         active_num=0,
         expert_capacity=3,
         drop_pad_mode=1,
@@ -73,7 +69,7 @@ def routing(look: Look) -> None:
 
 def finalizing(look: Look) -> None:
     """Add up rows of experts that a half could not count, numbered by column and by row."""
-    on, tokens, k = open_device(look).torch_device, 2, 4
+    on, tokens, k = look.on, 2, 4
     for dtype, first in zip(HALVES, (256.0, 2048.0), strict=True):
         rows = torch.ones(tokens * k, 16, dtype=dtype)
         rows[0] = first
@@ -93,13 +89,12 @@ def finalizing(look: Look) -> None:
 
 def grouped_products(look: Look) -> None:
     """Multiply groups of rows; rows behind the last group stay as they are."""
-    on = open_device(look).torch_device
     x, weight = drawn(6, 32, seed=0).half(), drawn(2, 32, 16, seed=1).half()
     ends = torch.tensor([2, 5])
     seen = torch.ops.npu.npu_grouped_matmul(
-        [x.to(on)],
-        [weight.to(on)],
-        group_list=ends.to(on),
+        [x.to(look.on)],
+        [weight.to(look.on)],
+        group_list=ends.to(look.on),
         split_item=3,
         group_type=0,
         group_list_type=0,
@@ -108,11 +103,11 @@ def grouped_products(look: Look) -> None:
         expected = x[start:end].double() @ weight[group].double()
         expect_close(look, f"group {group}", seen[start:end], expected, 1e-3)
     count = 4 * 256
-    ones, column = torch.ones(1, count).bfloat16().to(on), torch.ones(1, count, 16).bfloat16()
+    ones, column = torch.ones(1, count).bfloat16().to(look.on), torch.ones(1, count, 16).bfloat16()
     total = torch.ops.npu.npu_grouped_matmul(
         [ones],
-        [column.to(on)],
-        group_list=torch.tensor([1]).to(on),
+        [column.to(look.on)],
+        group_list=torch.tensor([1]).to(look.on),
         split_item=3,
         group_type=0,
         group_list_type=0,

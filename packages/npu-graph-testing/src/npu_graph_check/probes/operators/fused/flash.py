@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ _SHARE = 4e-3
 
 def statistics(look: Look) -> None:
     """Compare outputs, the largest scores and the sums, in two layouts."""
-    on = open_device(look).torch_device
     query, key, value = _inputs()
     for layout in ("BNSD", "BSND"):
 
@@ -27,7 +25,7 @@ def statistics(look: Look) -> None:
             return tensor if layout == "BNSD" else tensor.transpose(1, 2).contiguous()
 
         found = torch.ops.npu.npu_fusion_attention(
-            *(stored(t).to(on) for t in (query, key, value)), _HEADS, layout, scale=_SCALE
+            *(stored(t).to(look.on) for t in (query, key, value)), _HEADS, layout, scale=_SCALE
         )
         scores = query.double() @ key.double().mT * _SCALE
         expected = scores.softmax(-1) @ value.double()
@@ -42,7 +40,7 @@ def statistics(look: Look) -> None:
 
 def hidden_rows(look: Look) -> None:
     """Hide all keys of a row, and add a shift to the others."""
-    on = open_device(look).torch_device
+    on = look.on
     query, key, value = _inputs()
     hidden = torch.zeros(1, 1, _LENGTH, _KEYS, dtype=torch.bool)
     hidden[..., 2, :] = True
@@ -71,11 +69,10 @@ def hidden_rows(look: Look) -> None:
 
 def torch_function(look: Look) -> None:
     """Call torch's own function, causal and with a mask."""
-    on = open_device(look).torch_device
     query, key, value = (drawn(1, _HEADS, 6, _DIM, seed=seed).half() for seed in range(3))
     for name, causal in (("plain", False), ("causal", True)):
         seen = functional.scaled_dot_product_attention(
-            query.to(on), key.to(on), value.to(on), is_causal=causal
+            query.to(look.on), key.to(look.on), value.to(look.on), is_causal=causal
         )
         expected = functional.scaled_dot_product_attention(
             query.double(), key.double(), value.double(), is_causal=causal
@@ -85,7 +82,6 @@ def torch_function(look: Look) -> None:
 
 def joined_rings(look: Look) -> None:
     """Join the attention over two halves of the keys by their statistics."""
-    on = open_device(look).torch_device
     query, key, value = (
         drawn(1, _HEADS, length, _DIM, seed=seed).half()
         for seed, length in ((0, _LENGTH), (1, 8), (2, 8))
@@ -98,7 +94,7 @@ def joined_rings(look: Look) -> None:
     for keys in (slice(0, 4), slice(4, 8)):
         tensors = (query, key[:, :, keys], value[:, :, keys])
         found = torch.ops.npu.npu_fusion_attention(
-            *(stored(t).to(on) for t in tensors), _HEADS, "SBH", scale=_SCALE
+            *(stored(t).to(look.on) for t in tensors), _HEADS, "SBH", scale=_SCALE
         )
         parts += [found[0], found[1], found[2]]
     joined = torch.ops.npu.npu_ring_attention_update(*parts)[0]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ class _Attention:
     """Queries, keys and values ``[2, 4, S, 64]`` in float16."""
 
     def __init__(self, look: Look) -> None:
-        self.on = open_device(look).torch_device
+        self.on = look.on
         half = torch.float16
         self.query = drawn(_BATCH, _HEADS, _LENGTH, _DIM, seed=0, dtype=half)
         self.key, self.value = (

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import (
     drawn,
     expect_close,
@@ -22,7 +21,7 @@ _LATENT, _ROPE, _HEADS, _BLOCK, _CHOSEN = 512, 64, 4, 16, 4
 
 def sparse_attention(look: Look) -> None:
     """Select keys, none for one query, and leave rows behind the lengths."""
-    on, half = open_device(look).torch_device, torch.bfloat16
+    on, half = look.on, torch.bfloat16
     query = drawn(2, 2, _HEADS, _LATENT, seed=1, dtype=half)
     query_rope = drawn(2, 2, _HEADS, _ROPE, seed=2, dtype=half)
     key, key_rope = (
@@ -82,7 +81,7 @@ def sparse_attention(look: Look) -> None:
 
 def indexer(look: Look) -> None:
     """Choose among keys of equal scores, and in rows past the totals."""
-    on, heads, dim, count = open_device(look).torch_device, 8, 128, 6
+    on, heads, dim, count = look.on, 8, 128, 6
     query = torch.ones(3, heads, dim, dtype=torch.bfloat16)
     key = torch.zeros(8, 1, dim, dtype=torch.bfloat16)
     # Scores in the order of the keys: 1, 2, 1, 2, 0, ...
@@ -111,7 +110,7 @@ def indexer(look: Look) -> None:
 
 def few_keys(look: Look) -> None:
     """Choose more keys than there are."""
-    on, count = open_device(look).torch_device, 6
+    on, count = look.on, 6
     operators = torch.ops.npu
     query, key = (
         drawn(1, 8, 128, seed=1, dtype=torch.float16),
@@ -139,7 +138,7 @@ def few_keys(look: Look) -> None:
 
 def delta_rule(look: Look) -> None:
     """Step the recurrent form, and give it states that it refuses."""
-    on, half = open_device(look).torch_device, torch.bfloat16
+    on, half = look.on, torch.bfloat16
     unit = torch.nn.functional.normalize
     heads, dim, places = 2, 32, torch.tensor([2, 0], dtype=torch.int32)
     query, key = (unit(drawn(2, heads, dim, seed=seed), dim=-1).to(half) for seed in (1, 2))
@@ -188,7 +187,7 @@ def delta_rule(look: Look) -> None:
 
 def quantised_keys(look: Look) -> None:
     """Attend to rows of int8 keys, rotary parts and scales; the tensor of values is not read."""
-    on, half, tile = open_device(look).torch_device, torch.bfloat16, 128
+    on, half, tile = look.on, torch.bfloat16, 128
     query = drawn(1, 2, _HEADS, _LATENT + _ROPE, seed=1, dtype=half)
     generator = torch.Generator().manual_seed(2)
     latent = torch.randint(-127, 128, (_BLOCK, _LATENT), generator=generator).to(torch.int8)

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
-
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
@@ -18,7 +16,7 @@ class _Attention:
     """One decode step over a paged cache, of three sequences."""
 
     def __init__(self, look: Look) -> None:
-        self.on = open_device(look).torch_device
+        self.on = look.on
         generator = torch.Generator().manual_seed(0)
 
         def random(*shape: int) -> torch.Tensor:

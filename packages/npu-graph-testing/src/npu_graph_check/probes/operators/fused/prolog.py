@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ class _Prolog:
     """One call over three tokens, the second of which has no slot."""
 
     def __init__(self, look: Look) -> None:
-        self.on = open_device(look).torch_device
+        self.on = look.on
         npu: Any = vars(torch)["npu"]
         npu.config.allow_internal_format = True
         self.x = drawn(_TOKENS, _HIDDEN, seed=1, dtype=_HALF)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import (
     HALVES,
     drawn,
@@ -25,10 +24,9 @@ _WIDTH = 64
 
 def int4(look: Look) -> None:
     """Pack eight int4 into an int32."""
-    on = open_device(look).torch_device
     x = torch.tensor([[-8.0, -1.0, 0.0, 1.0, 2.0, 7.0, 9.0, -9.0]])
     seen = torch.ops.npu.npu_quantize(
-        x.to(on), torch.ones(1).to(on), None, torch.quint4x2, -1, False
+        x.to(look.on), torch.ones(1).to(look.on), None, torch.quint4x2, -1, False
     )
     nibbles = [(int(seen.cpu()[0, 0]) >> (4 * place)) & 15 for place in range(8)]
     values = [nibble - 16 if nibble > 7 else nibble for nibble in nibbles]
@@ -37,7 +35,7 @@ def int4(look: Look) -> None:
 
 def divides_and_multiplies(look: Look) -> None:
     """Quantise by a scale of 1/4, which divides in one operator and multiplies in the other."""
-    on = open_device(look).torch_device
+    on = look.on
     x = torch.tensor([[1.0, -2.0, 30.0, 3.0] * 8], dtype=torch.float16)
     scale = torch.tensor([0.25])
     for divides, factor in ((True, 4.0), (False, 0.25)):
@@ -50,14 +48,13 @@ def divides_and_multiplies(look: Look) -> None:
 
 def smoothed_groups(look: Look) -> None:
     """Smooth two groups of rows; those behind the last are quantised as they are."""
-    on = open_device(look).torch_device
     row = torch.arange(32, dtype=torch.float16)
     row[-1] = 127
     factors = torch.stack([torch.full((32,), 2.0), torch.full((32,), 4.0)]).half()
     seen, scale = torch.ops.npu.npu_dynamic_quant(
-        row.expand(4, -1).contiguous().to(on),
-        smooth_scales=factors.to(on),
-        group_index=torch.tensor([1, 2], dtype=torch.int32).to(on),
+        row.expand(4, -1).contiguous().to(look.on),
+        smooth_scales=factors.to(look.on),
+        group_index=torch.tensor([1, 2], dtype=torch.int32).to(look.on),
     )
     expect_equal(look, "values", seen, row.to(torch.int8).expand(4, -1))
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [2.0, 4.0, 1.0, 1.0])
@@ -65,8 +62,7 @@ def smoothed_groups(look: Look) -> None:
 
 def only_by_token(look: Look) -> None:
     """Ask for one scale of all rows, and one of each column."""
-    on = open_device(look).torch_device
-    x = drawn(4, 32, seed=0).half().to(on)
+    x = drawn(4, 32, seed=0).half().to(look.on)
     for mode in ("pertensor", "perchannel"):
         call = functools.partial(torch.ops.npu.npu_dynamic_quant, x, quant_mode=mode)
         expect_refused(look, mode, call)
@@ -74,7 +70,7 @@ def only_by_token(look: Look) -> None:
 
 def swiglu(look: Look) -> None:
     """Compare the scales of both SwiGLU operators: one is the other's reciprocal."""
-    on = open_device(look).torch_device
+    on = look.on
     x = drawn(4, 2 * _WIDTH, seed=0, dtype=torch.bfloat16)
     gate, up = x.double().chunk(2, -1)
     values = functional.silu(gate) * up
@@ -90,11 +86,10 @@ def swiglu(look: Look) -> None:
 
 def grouped(look: Look) -> None:
     """Quantise rows with the scales of their groups."""
-    on = open_device(look).torch_device
     x = torch.ones(5, 16, dtype=torch.float16)
     scale = torch.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
     seen = torch.ops.npu.npu_group_quant(
-        x.to(on), scale.to(on), torch.tensor([2, 5]).to(on), dst_dtype=torch.qint8
+        x.to(look.on), scale.to(look.on), torch.tensor([2, 5]).to(look.on), dst_dtype=torch.qint8
     )
     expected = torch.tensor([2, 2, 3, 3, 3], dtype=torch.int8).view(5, 1).expand(5, 16)
     expect_equal(look, "values", seen, expected)
@@ -102,7 +97,6 @@ def grouped(look: Look) -> None:
 
 def kronecker(look: Look) -> None:
     """Turn rows by identities, and cut what is too large for a clipped scale."""
-    on = open_device(look).torch_device
     x = torch.zeros(1, 8, 16, dtype=torch.float16)
     x[0, 0, :8] = torch.tensor([14.0, 7.0, 6.0, 2.0, -14.0, -7.0, 1.0, 0.0])
     left, right = torch.eye(8).half(), torch.eye(16).half()
@@ -111,7 +105,7 @@ def kronecker(look: Look) -> None:
         (0.5, 1.0, [7, 7, 6, 2, -8, -7, 1, 0]),
     ):
         seen, scales = torch.ops.npu.npu_kronecker_quant(
-            x.to(on), left.to(on), right.to(on), clip_ratio=clip
+            x.to(look.on), left.to(look.on), right.to(look.on), clip_ratio=clip
         )
         look.expect(f"clip ratio {clip}: the scale", float(scales.cpu().reshape(-1)[0]), scale)
         word = int(seen.cpu().reshape(-1)[0])
@@ -122,21 +116,20 @@ def kronecker(look: Look) -> None:
 
 def shortened_scales(look: Look) -> None:
     """Pack float32 scales into 19 bits, cut and rounded: halves go up."""
-    on = open_device(look).torch_device
     # Ten bits of a fraction stay: the third of these lies between two of them.
     values = torch.tensor([1.0, 1.0 + 2**-10, 1.0 + 2**-11, 1.0 + 3 * 2**-11])
     for mode, expected in (
         (0, [1.0, 1.0 + 2**-10, 1.0, 1.0 + 2**-10]),
         (1, [1.0, 1.0 + 2**-10, 1.0 + 2**-10, 1.0 + 2**-9]),
     ):
-        packed = torch.ops.npu.npu_trans_quant_param(values.to(on), None, mode).cpu()
+        packed = torch.ops.npu.npu_trans_quant_param(values.to(look.on), None, mode).cpu()
         seen = (packed & 0xFFFFFFFF).to(torch.int32).view(torch.float32)
         look.expect(f"round_mode {mode}", seen.double().tolist(), expected)
 
 
 def products(look: Look) -> None:
     """Scale products of int8 by column and by token, and add a bias."""
-    on = open_device(look).torch_device
+    on = look.on
     generator = torch.Generator().manual_seed(0)
 
     def whole(*shape: int) -> torch.Tensor:
@@ -168,13 +161,12 @@ def products(look: Look) -> None:
 
 def weights_of_int8(look: Look) -> None:
     """Multiply with a matrix of int8: dequantised, it is rounded to the dtype of the rows."""
-    on = open_device(look).torch_device
     x = torch.eye(64).half()
     generator = torch.Generator().manual_seed(1)
     weight = torch.randint(-127, 128, (64, 32), generator=generator).to(torch.int8)
     scale, offset = (drawn(32, seed=2).abs() * 0.01).half(), drawn(32, seed=3).round().half()
     seen = torch.ops.npu.npu_weight_quant_batchmatmul(
-        x.to(on), weight.to(on), scale.to(on), offset.to(on)
+        x.to(look.on), weight.to(look.on), scale.to(look.on), offset.to(look.on)
     )
     expected = (weight.double() + offset.double()) * scale.double()
     expect_close(look, "rows of the matrix", seen, expected, 1.01 * torch.finfo(torch.float16).eps)
@@ -182,9 +174,8 @@ def weights_of_int8(look: Look) -> None:
 
 def blocks(look: Look) -> None:
     """Quantise each 128 values of a row with a scale of their own."""
-    on = open_device(look).torch_device
     x = torch.cat([torch.arange(128.0), torch.arange(128.0) * 2]).view(1, -1).half()
-    seen, scale = torch.ops.npu.npu_dynamic_block_quant(x.to(on))
+    seen, scale = torch.ops.npu.npu_dynamic_block_quant(x.to(look.on))
     expected = torch.arange(128).to(torch.int8).repeat(2).view(1, -1)
     expect_equal(look, "values", seen, expected)
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [1.0, 2.0])
