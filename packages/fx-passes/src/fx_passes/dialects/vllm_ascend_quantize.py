@@ -41,11 +41,11 @@ def _check_gathered(match: Match) -> NoMatch | None:
 
 
 def _rewrite_gathered(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, quantized = match.bound, match.tensor("quantized")
-    parameters = [bound[name] for name in ("scale", "reciprocal", "offset")]
+    quantized = match.tensor("quantized")
     shard = quantized.new_empty(match.tensor("x").shape)
-    own = build.call(_QUANTIZE, bound["x"], *parameters, val=shard)
-    return {"quantized": build.call(GATHER, own, bound["gather"], bound["experts"], val=quantized)}
+    own = build.call(_QUANTIZE, *match.arguments("x", "scale", "reciprocal", "offset"), val=shard)
+    gathering = match.arguments("gather", "experts")
+    return {"quantized": build.call(GATHER, own, *gathering, val=quantized)}
 
 
 def _quantize(x: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> dict[str, Tensor]:
@@ -53,18 +53,9 @@ def _quantize(x: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> d
 
 
 def _rewrite_quantize(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, value = match.bound, match.value("quantized")
-    quantized = build.call(
-        "npu::npu_quantize",
-        bound["x"],
-        bound["reciprocal"],
-        bound["offset"],
-        _QINT8,
-        -1,
-        div_mode=False,
-        val=value,
-    )
-    return {"quantized": quantized}
+    arguments = (*match.arguments("x", "reciprocal", "offset"), _QINT8, -1)
+    value = match.value("quantized")
+    return {"quantized": build.call("npu::npu_quantize", *arguments, div_mode=False, val=value)}
 
 
 def quantize_rules() -> tuple[Rule, ...]:

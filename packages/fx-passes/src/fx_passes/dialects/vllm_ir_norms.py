@@ -8,6 +8,7 @@ import torch
 
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import same_dtype
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -37,31 +38,22 @@ def _add_norm(
 
 def _check(match: Match) -> NoMatch | None:
     """Return why the kernel does not compute this norm."""
-    x, weight, part = match.value("x"), match.value("weight"), match.bound["variance_size"]
-    if not isinstance(x, torch.Tensor):
-        return NoMatch("the value of `x` is unknown")
+    x, weight, part = match.tensor("x"), match.value("weight"), match.bound["variance_size"]
     if not isinstance(weight, torch.Tensor):
         return NoMatch("the norm has no weight, which the kernel requires")
     if part is not None and part != x.shape[-1]:
         return NoMatch(f"the variance is that of {part} of {x.shape[-1]} columns")
-    names = ("x", "residual", "weight") if "residual" in match.bound else ("x", "weight")
-    values = {name: match.value(name) for name in names}
-    dtypes = {name: each.dtype for name, each in values.items() if isinstance(each, torch.Tensor)}
-    if len(set(dtypes.values())) > 1:
-        found = ", ".join(f"`{name}` {dtype}" for name, dtype in dtypes.items())
-        return NoMatch(f"the kernel takes one dtype, found {found}")
-    return None
+    residual = ("residual",) if "residual" in match.bound else ()
+    return same_dtype(match, "x", *residual, "weight")
 
 
 def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound = match.bound
-    arguments = [bound[name] for name in ("x", "weight", "epsilon")]
+    arguments = match.arguments("x", "weight", "epsilon")
     return {"normed": build.element(build.call("npu::npu_rms_norm", *arguments), 0)}
 
 
 def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound = match.bound
-    arguments = [bound[name] for name in ("x", "residual", "weight", "epsilon")]
+    arguments = match.arguments("x", "residual", "weight", "epsilon")
     added = build.call("npu::npu_add_rms_norm", *arguments)
     return build.elements(added, {"normed": 0, "total": 2})
 

@@ -23,6 +23,13 @@ INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
 """What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
 
 
+MX_QUANTIZE = "npu::npu_dynamic_mx_quant"
+"""The quantisation that graphs hold."""
+
+_BLOCK = 32
+_SCALE_ALGORITHMS = (0, 1)
+
+
 def static_quantized(
     values: Tensor, scale: Tensor, offset: Tensor | None, dtype: object, axis: int, div_mode: bool
 ) -> Linked:
@@ -34,6 +41,17 @@ def static_quantized(
 def row_quantized(values: Tensor, smooth: Tensor | None, dtype: object) -> Linked:
     """Quantise each row by its own scale in a pattern; a link of `combine`."""
     quant = torch.ops.npu.npu_dynamic_quant(values, smooth_scales=smooth, dst_type=dtype)
+    quant = label(quant, "quant")
+    return None, {"quantized": quant[0], "scale": quant[1]}
+
+
+def mx_quantized(
+    values: Tensor, axis: int, mode: str, dtype: int, block: int, algorithm: int
+) -> Linked:
+    """Quantise by blocks in a pattern; a link of `combine`."""
+    quant = torch.ops.npu.npu_dynamic_mx_quant(
+        values, axis=axis, round_mode=mode, dst_type=dtype, block_size=block, scale_alg=algorithm
+    )
     quant = label(quant, "quant")
     return None, {"quantized": quant[0], "scale": quant[1]}
 
@@ -66,6 +84,20 @@ def quantize_problem(match: Match, values: str) -> NoMatch | None:
         return NoMatch(f"quantisation along axis {bound['axis']} of {rank}, not the last")
     if not isinstance(bound["div_mode"], bool):
         return NoMatch(f"div_mode {bound['div_mode']} is not known")
+    return None
+
+
+def mx_quant_problem(match: Match) -> NoMatch | None:
+    """Return why the quantisation is not along the last dimension in the kernels' one manner."""
+    bound, x = match.bound, match.tensor("x")
+    # The rewrite needs their fake values.
+    match.results("quant")
+    if bound["axis"] not in {-1, x.dim() - 1}:
+        return NoMatch(f"quantisation along axis {bound['axis']} of {x.dim()}, not the last")
+    if bound["block"] != _BLOCK:
+        return NoMatch(f"blocks of {bound['block']}; the kernel has blocks of {_BLOCK}")
+    if bound["algorithm"] not in _SCALE_ALGORITHMS:
+        return NoMatch(f"scale_alg {bound['algorithm']}; the kernel has {_SCALE_ALGORITHMS}")
     return None
 
 

@@ -37,23 +37,6 @@ _VLLM_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class QkvHeads:
-    """The sizes of a call of `fx_passes::split_qkv_rms_norm_rope`.
-
-    Attributes:
-        num_heads: Query heads.
-        num_kv_heads: Key and value heads.
-        head_dim: Size of a head.
-        rotary_dim: How much of each head is rotated.
-    """
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rotary_dim: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class AngleCache:
     """The look-up of cosines and sines in a graph, one row per token.
 
@@ -71,7 +54,10 @@ class QkvCall:
     """A call of `fx_passes::split_qkv_rms_norm_rope` that is about to be built.
 
     Attributes:
-        heads: The sizes.
+        num_heads: Query heads.
+        num_kv_heads: Key and value heads.
+        head_dim: Size of a head.
+        rotary_dim: How much of each head is rotated.
         qkv: The projections, [T, (num_heads + 2 * num_kv_heads) * head_dim].
         q_weight: Weight of the norm of q, [head_dim].
         k_weight: Weight of the norm of k, [head_dim].
@@ -84,7 +70,10 @@ class QkvCall:
         eps: Epsilon of both norms: a number, or the node that gives it.
     """
 
-    heads: QkvHeads
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rotary_dim: int
     qkv: Node
     q_weight: Node
     k_weight: Node
@@ -126,42 +115,39 @@ class VendorKernel:
 
 
 def _sglang_problem(call: QkvCall) -> str | None:
-    heads = call.heads
-    if heads.head_dim & (heads.head_dim - 1):
-        return f"head_dim {heads.head_dim} is no power of two"
-    if heads.num_heads % heads.num_kv_heads:
-        return f"{heads.num_heads} heads are no multiple of {heads.num_kv_heads} key heads"
-    if heads.rotary_dim != heads.head_dim:
-        return f"{heads.rotary_dim} of {heads.head_dim} elements of a head are rotated"
+    if call.head_dim & (call.head_dim - 1):
+        return f"head_dim {call.head_dim} is no power of two"
+    if call.num_heads % call.num_kv_heads:
+        return f"{call.num_heads} heads are no multiple of {call.num_kv_heads} key heads"
+    if call.rotary_dim != call.head_dim:
+        return f"{call.rotary_dim} of {call.head_dim} elements of a head are rotated"
     return None
 
 
 def _sglang_build(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
-    sizes = call.heads
     cos, sin = call.angles(build)
     fused = build.call(
         "sglang::npu_split_qkv_rmsnorm_rope",
         call.qkv,
-        build.call("aten::reshape", sin, [-1, 1, 1, sizes.head_dim]),
-        build.call("aten::reshape", cos, [-1, 1, 1, sizes.head_dim]),
-        sizes.num_heads * sizes.head_dim,
-        sizes.num_kv_heads * sizes.head_dim,
-        sizes.head_dim,
+        build.call("aten::reshape", sin, [-1, 1, 1, call.head_dim]),
+        build.call("aten::reshape", cos, [-1, 1, 1, call.head_dim]),
+        call.num_heads * call.head_dim,
+        call.num_kv_heads * call.head_dim,
+        call.head_dim,
         eps=call.eps,
         q_weight=call.q_weight,
         k_weight=call.k_weight,
         q_bias=call.q_bias,
         k_bias=call.k_bias,
     )
-    return _cut_into_heads(fused, sizes, build)
+    return _cut_into_heads(fused, call, build)
 
 
 def _vllm_problem(call: QkvCall) -> str | None:
-    heads = call.heads
     if call.cache is None:
         return "it looks up one row of angles for each token, which this graph does not"
-    if heads.head_dim != _VLLM_HEAD_DIM:
-        return f"heads have {heads.head_dim} elements; it is called for {_VLLM_HEAD_DIM} only"
+    if call.head_dim != _VLLM_HEAD_DIM:
+        return f"heads have {call.head_dim} elements; it is called for {_VLLM_HEAD_DIM} only"
     tensors = {
         "qkv": call.qkv,
         "q_weight": call.q_weight,
@@ -181,10 +167,10 @@ def _vllm_problem(call: QkvCall) -> str | None:
 
 
 def _vllm_build(call: QkvCall, build: GraphBuilder, *, operator: str) -> tuple[Node, Node, Node]:
-    sizes, cache, qkv = call.heads, call.cache, call.qkv.meta["val"]
+    cache, qkv = call.cache, call.qkv.meta["val"]
     if cache is None:
         raise ValueError(f"building {operator}: the graph looks up no angles")
-    widths = [count * sizes.head_dim for count in (sizes.num_heads, sizes.num_kv_heads)]
+    widths = [count * call.head_dim for count in (call.num_heads, call.num_kv_heads)]
     fused = build.call(
         operator,
         call.qkv,
@@ -193,24 +179,24 @@ def _vllm_build(call: QkvCall, build: GraphBuilder, *, operator: str) -> tuple[N
         call.q_weight,
         call.k_weight,
         *widths,
-        sizes.head_dim,
+        call.head_dim,
         call.eps,
         q_bias=call.q_bias,
         k_bias=call.k_bias,
         val=tuple(qkv.new_empty((qkv.shape[0], width)) for width in (*widths, widths[1])),
     )
-    return _cut_into_heads(fused, sizes, build)
+    return _cut_into_heads(fused, call, build)
 
 
-def _cut_into_heads(fused: Node, sizes: QkvHeads, build: GraphBuilder) -> tuple[Node, Node, Node]:
+def _cut_into_heads(fused: Node, call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
     """Return q, k and v as [T, heads, head_dim] of a call that returns them as rows."""
 
     def heads(position: int, count: int) -> Node:
-        shape = [-1, count, sizes.head_dim]
+        shape = [-1, count, call.head_dim]
         return build.call("aten::reshape", build.element(fused, position), shape)
 
-    kv_heads = sizes.num_kv_heads
-    return heads(0, sizes.num_heads), heads(1, kv_heads), heads(2, kv_heads)
+    kv_heads = call.num_kv_heads
+    return heads(0, call.num_heads), heads(1, kv_heads), heads(2, kv_heads)
 
 
 def _vllm_kernel(operator: str, devices: tuple[str, ...] = ()) -> VendorKernel:

@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.matching.match import Match, NoMatch, UnknownTensorError
+from fx_passes.matching.match import Match, NoMatch, NoMatchError
 from fx_passes.matching.matcher import Matcher, Miss
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.normal_form.operator_signature import SignatureTable
@@ -128,7 +128,7 @@ class _Rewriter:
     def _check(self, rule: Rule, match: Match) -> NoMatch | None:
         try:
             problem = rule.check(match)
-        except UnknownTensorError as error:
+        except NoMatchError as error:
             return NoMatch(str(error))
         except Exception as error:
             raise RuleError(

@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.fusions.heads.normed_heads import (
-    build_heads,
     call_of,
     heads_problem,
-    kernel_problem,
+    heads_rule,
     normed_heads_patterns,
     unflattened_heads_pattern,
 )
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
+from fx_passes.matching.requirements import rank_is, same_dtype, sizes_equal
 from fx_passes.operators.vendor_kernel import (
     KNOWN_KERNELS,
     AngleCache,
     QkvCall,
     VendorKernel,
 )
-from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Pattern
+    from fx_passes.rewriting.rule import Pattern, Rule
 
 
 def _mrope(
@@ -105,33 +102,25 @@ def _rotary_embedding_of_flattened(
     return None, {"q": turned[0], "k": turned[1]}
 
 
-def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.rank("q", 2),
-        Requirement.rank("k", 2),
-        Requirement.rank("cache", 2),
-        Requirement.same_dtype("qkv", "cache"),
-    )
+def _problem(match: Match) -> NoMatch | None:
     return (
-        unmet
+        rank_is(match, 2, "q", "k", "cache")
+        or same_dtype(match, "qkv", "cache")
         or heads_problem(match)
         or _row_problem(match)
         or _rotation_problem(match)
         or _position_problem(match)
-        or kernel_problem(_call(match), kernels, without="the rotation would be two operators")
     )
 
 
 def _row_problem(match: Match) -> NoMatch | None:
     """Return why a row of the rotated q or k is not all heads of one token."""
-    tensors, sizes = match.tensors("q", "k"), match.bound["sizes"]
-    if isinstance(tensors, NoMatch):
-        return tensors
+    sizes = match.bound["sizes"]
     wanted = list(sizes)[:2] if isinstance(sizes, (list, tuple)) else []
-    for name, rows, size in zip(("q", "k"), tensors, wanted, strict=True):
-        if not sizes_equal(rows.shape[1], size):
-            return NoMatch(f"`{name}` has rows of {rows.shape[1]}; expected {size}, all heads")
+    for name, size in zip(("q", "k"), wanted, strict=True):
+        found = match.tensor(name).shape[1]
+        if not sizes_equal(found, size):
+            return NoMatch(f"`{name}` has rows of {found}; expected {size}, all heads")
     return None
 
 
@@ -171,12 +160,6 @@ def _position_problem(match: Match) -> NoMatch | None:
             f"{cache.shape[1]} elements"
         )
     return None
-
-
-def _rewrite(
-    match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
-) -> dict[str, Node]:
-    return build_heads(match, build, kernels, _call(match))
 
 
 def _call(match: Match) -> QkvCall:
@@ -276,15 +259,15 @@ def _rule(
     kernels: tuple[VendorKernel, ...],
     soc: str,
 ) -> Rule:
-    kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
-    return Rule(
-        name=f"fuse_split_qkv_rms_norm_{name}",
-        patterns=patterns,
-        check=partial(_check, kernels=kernels),
-        rewrite=partial(_rewrite, kernels=kernels),
-        operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),
-        numerics="rounding" if kernels else "exact",
+    return heads_rule(
+        name,
+        patterns,
+        (operator,),
+        problem=_problem,
+        call=_call,
+        kernels=kernels,
+        soc=soc,
+        without="the rotation would be two operators",
         # Angles are looked up once for all layers.
         accepts_cost=True,
-        prepare=define_operators,
     )
