@@ -180,7 +180,7 @@ class _Replacement:
         tensors = traced.conditions.tensors.items()
         parts = (
             *(pattern.text for pattern in traced.patterns),
-            str(traced.template),
+            str(traced.template.graph),
             *(str((name, each.dtype, each.device, each.dim())) for name, each in tensors),
             *map(str, traced.conditions.guards),
             # What the functions do on other dtypes is not traced yet.
