@@ -11,8 +11,9 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.memory.effect import is_composite
 from fx_passes.memory.undeclared import RETURNS_MEMORY_OF_ARGUMENTS
-from fx_passes.torch_internals import OpOverload, has_kernel, schema_of
+from fx_passes.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,13 +181,8 @@ def same_layout(left: object, right: object) -> bool:
 
 def is_view_operator(target: object) -> bool:
     """Return whether an operator always returns a view of its first argument."""
-    if not isinstance(target, OpOverload) or not target.is_view:
-        return False
     # Operators that are made of others may copy: reshape, contiguous, to.
-    return not has_kernel(
-        target.name(),  # type: ignore[no-untyped-call]
-        "CompositeImplicitAutograd",
-    )
+    return isinstance(target, OpOverload) and target.is_view and not is_composite(target)
 
 
 def _source_of_view(node: Node) -> tuple[Node | None, bool]:

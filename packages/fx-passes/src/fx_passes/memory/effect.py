@@ -10,7 +10,6 @@ import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.memory.graph_index import nodes_by_target
 from fx_passes.memory.python_call import PythonCall
 from fx_passes.memory.undeclared import (
     ALWAYS_VIEWS,
@@ -25,6 +24,7 @@ from fx_passes.torch_internals import (
     OpOverload,
     OpOverloadPacket,
     has_kernel,
+    nodes_by_target,
     schema_of,
 )
 
@@ -298,7 +298,7 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
     hidden = _hidden_writes(schema)
     returns = schema.returns
     returned = any(each.alias_info is not None for each in returns)
-    composite = _is_composite(overload)
+    composite = is_composite(overload)
     returns_memory = name in RETURNS_MEMORY_OF_ARGUMENTS or (
         composite
         and not returned
@@ -340,7 +340,7 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
     )
 
 
-def _is_composite(overload: OpOverload) -> bool:
+def is_composite(overload: OpOverload) -> bool:
     """Return whether torch spells an operator with others, so that its result may be anything."""
     name = overload.name()  # type: ignore[no-untyped-call]
     try:
