@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
 from fx_passes.graph_pass import GraphPass
-from fx_passes.matching.requirements import sizes_equal
+from fx_passes.matching.requirements import shapes_equal, sizes_equal
 from fx_passes.memory import AliasAnalysis, EffectTable, escapes, views_of
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
 from fx_passes.rewriting.checks.substitution import placement_problem
@@ -161,7 +161,7 @@ class _Forwarding:
                 f"`{copy.name}` turns {before.dtype} on {before.device} into {after.dtype} on "
                 f"{after.device}"
             )
-        if before.dim() != after.dim() or not all(map(sizes_equal, before.shape, after.shape)):
+        if not shapes_equal(before.shape, after.shape):
             return f"`{copy.name}` spreads {list(before.shape)} over {list(after.shape)}"
         for size, old, new in zip(before.shape, before.stride(), after.stride(), strict=True):
             if not sizes_equal(old, new) and not sizes_equal(size, 1):
@@ -231,9 +231,7 @@ class _Forwarding:
 
     def _visible(self, buffer: Node) -> str | None:
         """Return why the base of a view is read outside the graph, None if unknown."""
-        owner = buffer
-        while (base := self._effects.of(owner).view_of) is not None:
-            owner = base
+        owner = self._effects.owner(buffer)
         if owner.op not in {"placeholder", "get_attr"} or str(owner.target) in self._private:
             return None
         return (

@@ -80,10 +80,11 @@ class ReplacementTemplate:
                 return [resolve(each) for each in argument]
             return device if argument == self.device else argument
 
-        for node in self.graph.find_nodes(op="call_function", sort=True):
-            args = tuple(map(resolve, node.args))
-            kwargs = {key: resolve(value) for key, value in node.kwargs.items()}
-            made[node] = _create(node, args, kwargs, builder)
+        for node in self.graph.nodes:
+            if node.op == "call_function":
+                args = tuple(map(resolve, node.args))
+                kwargs = {key: resolve(value) for key, value in node.kwargs.items()}
+                made[node] = _create(node, args, kwargs, builder)
         created: dict[str, Node] = {}
         for index, output in enumerate(self.outputs):
             found = resolve(output)

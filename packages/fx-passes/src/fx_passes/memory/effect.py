@@ -172,6 +172,12 @@ class EffectTable:
         found = self._operator(target)
         return found is None or not (found.written or found.barrier)
 
+    def owner(self, node: Node) -> Node:
+        """Return what owns the memory that a node surely is or shows, itself if none is known."""
+        while (source := self.of(node).view_of) is not None:
+            node = source
+        return node
+
     def of(self, node: Node) -> Effect:  # noqa: PLR0911 - one line for each kind of call
         """Return the effect of a node; where it is not known, the worst the arguments allow."""
         if node.op in _NO_CALL:

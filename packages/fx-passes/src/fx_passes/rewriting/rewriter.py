@@ -189,7 +189,7 @@ class _Rewriter:
         builder.commit()
         for node in placement.moved:
             before.prepend(node)
-        self._replace(rule, match, replacements, builder.created, removed)
+        self._replace(match, replacements, builder.created, removed)
         record_behind(recorded)
         aliases.forget_writes(gone)
         for name, node in replacements.items():
@@ -214,7 +214,6 @@ class _Rewriter:
 
     def _replace(
         self,
-        rule: Rule,
         match: Match,
         replacements: Mapping[str, Node],
         created: Sequence[Node],
@@ -229,15 +228,8 @@ class _Rewriter:
             # but for the fake value: a fused operator may lay out its result otherwise.
             if new in created:
                 new.meta.update({**old.meta, **_own_value(new)})
-        erase = self._graph.erase_node
         for node in reversed(removed):
-            if node.users:
-                raise RuleError(
-                    f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the new "
-                    f"nodes use `{node.name}`, which the match removes; a rewrite may use what the "
-                    "pattern's parameters stand for, and nothing else"
-                )
-            erase(node)
+            self._graph.erase_node(node)
         self._removed.update(removed)
 
 

@@ -243,13 +243,13 @@ def _refuse_unseen_writes(graph: Graph, name: str, effects: EffectTable) -> None
         if user is not None and not _writes(user, node, effects):
             raise _unseen(name, f"{node.name} is read by {user.name} and was never written")
     written = {
-        _root(each, effects)
+        effects.owner(each)
         for node in effects.possible_writers(graph)
         for each in effects.of(node).writes
     }
     output = next(iter(reversed(graph.nodes)))
     for node in nodes_in(output.args):
-        root = _root(node, effects)
+        root = effects.owner(node)
         if root.op == "placeholder" and root not in written:
             raise _unseen(name, f"it returns memory of its input {root.name}, which stays as it is")
 
@@ -261,14 +261,7 @@ def _first_use(node: Node, effects: EffectTable) -> Node | None:
 
 
 def _writes(user: Node, node: Node, effects: EffectTable) -> bool:
-    return node in {_root(each, effects) for each in effects.of(user).writes}
-
-
-def _root(node: Node, effects: EffectTable) -> Node:
-    """Return what owns the memory that a node surely shows."""
-    while (source := effects.of(node).view_of) is not None:
-        node = source
-    return node
+    return node in {effects.owner(each) for each in effects.of(user).writes}
 
 
 def _unseen(name: str, found: str) -> TraceError:

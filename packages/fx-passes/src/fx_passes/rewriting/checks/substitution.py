@@ -16,7 +16,7 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import literals_equal, value_of
 from fx_passes.matching.match import NoMatch
-from fx_passes.matching.requirements import is_dense, sizes_equal
+from fx_passes.matching.requirements import is_dense, shapes_equal
 from fx_passes.memory import escapes, meets_its_source, views_of
 from fx_passes.torch_internals import OpOverload, storage_key
 
@@ -238,7 +238,7 @@ def _reshape(node: Node) -> Literal["view", "copy", "unknown"]:
     x, y = value_of(node.args[0]), value_of(node)
     if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
         return "unknown"
-    if is_dense(x) or (x.dim() == y.dim() and all(map(sizes_equal, x.shape, y.shape))):
+    if is_dense(x) or shapes_equal(x.shape, y.shape):
         return "view"
     if not all(isinstance(size, int) for size in (*x.shape, *x.stride(), *y.shape)):
         return "unknown"
@@ -382,5 +382,5 @@ def _laid_out_alike(old: Node, new: Node) -> bool:
         isinstance(before, torch.Tensor)
         and isinstance(after, torch.Tensor)
         and literals_equal(_offset(old), _offset(new))
-        and all(map(sizes_equal, before.stride(), after.stride()))
+        and shapes_equal(before.stride(), after.stride())
     )
