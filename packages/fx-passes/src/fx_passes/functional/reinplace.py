@@ -70,8 +70,6 @@ class ReinplacePass(GraphPass):
     """
 
     name: str = "reinplace"
-    after: tuple[str, ...] = ()
-    repeats: bool = False
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Write values in place if possible; near misses are the copies that remain."""

@@ -25,7 +25,6 @@ from fx_passes.fusions.norms.rms_norm_mx_quant import (
     fuse_rms_norm_dynamic_mx_quant,
 )
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.fusions.parallel.gathered_shard import remove_gather_of_own_shard
 from fx_passes.fusions.parallel.matmul_all_reduce import fuse_matmul_all_reduce
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup
@@ -33,7 +32,6 @@ from fx_passes.fusions.parallel.sequence_parallel import shard_all_reduce_norm
 
 __all__ = [
     "ParallelGroup",
-    "default_npu_pipeline",
     "fuse_add_rms_norm",
     "fuse_add_rms_norm_cast",
     "fuse_add_rms_norm_dynamic_mx_quant",

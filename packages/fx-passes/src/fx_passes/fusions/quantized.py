@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
-"""What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
+# What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects.
+_INT8 = (1, 12, torch.int8, torch.qint8)
 
 
 MX_QUANTIZE = "npu::npu_dynamic_mx_quant"
@@ -59,15 +59,10 @@ def mx_quantized(
 def dynamic_dtype_problem(match: Match) -> NoMatch | None:
     """Return why an `npu_dynamic_quant` with bound `dtype` does not give int8, its default."""
     dtype = match.bound["dtype"]
-    if is_int8(dtype):
+    # By number as torch numbers it; True equals 1, and is no dtype.
+    if dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool)):
         return None
     return NoMatch(f"quantisation to {dtype}; the kernel gives int8")
-
-
-def is_int8(dtype: object) -> bool:
-    """Return whether a `dst_type` of `npu_dynamic_quant` is int8, its default."""
-    # By number as torch numbers it; True equals 1, and is no dtype.
-    return dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool))
 
 
 def quantize_problem(match: Match, values: str) -> NoMatch | None:
@@ -78,7 +73,7 @@ def quantize_problem(match: Match, values: str) -> NoMatch | None:
         values: Name of a tensor of as many dimensions as the one that is quantised.
     """
     rank, bound = match.tensor(values).dim(), match.bound
-    if bound["dtype"] not in INT8:
+    if bound["dtype"] not in _INT8:
         return NoMatch(f"quantisation to {bound['dtype']}; the kernel gives int8")
     if bound["axis"] not in {-1, rank - 1}:
         return NoMatch(f"quantisation along axis {bound['axis']} of {rank}, not the last")

@@ -15,7 +15,6 @@ from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Literal
 
     import torch
     from torch.fx import Node
@@ -39,12 +38,8 @@ class MatchForExtraCheck:
     kwargs: dict[str, object]
     outputs: tuple[Node, ...]
 
-    def output_nodes(self) -> list[Node]:
-        """Return the nodes that compute the results of the search function."""
-        return list(self.outputs)
-
     def output_node(self) -> Node:
-        """Return the first of them."""
+        """Return the node that computes the first result of the search function."""
         return self.outputs[0]
 
 
@@ -199,7 +194,6 @@ def rule_from_replacement(
     *,
     name: str | None = None,
     operators: tuple[str, ...] = (),
-    numerics: Literal["exact", "rounding"] = "rounding",
 ) -> Rule:
     """Create a rule from arguments of `torch._inductor.pattern_matcher.register_replacement`.
 
@@ -227,7 +221,6 @@ def rule_from_replacement(
         scalar_workaround: Values of parameters that are numbers.
         name: Name of the rule; by default the qualified name of `search_fn`.
         operators: Operators that must exist, otherwise the rule does not run; see `Rule`.
-        numerics: Whether the replacement is bitwise identical; see `Rule`.
 
     Raises:
         PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also
@@ -244,7 +237,7 @@ def rule_from_replacement(
         check=replacement.check,
         rewrite=replacement.rewrite,
         operators=operators,
-        numerics=numerics,
+        numerics="rounding",
         accepts_cost=True,
         optional=True,
     )

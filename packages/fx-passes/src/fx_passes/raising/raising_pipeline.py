@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fx_passes.fusions.activations.gated_halves import fuse_geglu, fuse_swiglu
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.graph_pass import NormalizePass, RulePass
+from fx_passes.npu_pipeline import default_npu_pipeline
 from fx_passes.pipeline import Pipeline
 from fx_passes.raising.attention.attention import raise_attention
 from fx_passes.raising.attention.sink_attention import raise_sink_attention

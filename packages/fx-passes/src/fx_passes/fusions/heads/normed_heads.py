@@ -82,30 +82,27 @@ def _shifted(heads: tuple[Tensor, Tensor], q_bias: Tensor, k_bias: Tensor) -> Li
     return (q + q_bias, k + k_bias), {}
 
 
-def normed_heads_patterns(closing: Link) -> tuple[Pattern, ...]:
-    """Return the patterns of q and k cut into heads and normalised, a bias or none, a last link.
+def normed_heads_patterns(*closing: Link) -> tuple[Pattern, ...]:
+    """Return the patterns of q and k cut into heads and normalised, a bias or none, further links.
 
     Their inputs are `qkv` [T, sizes], `sizes`, `split_dim`, `q_shape` and `k_shape` to which q and
     k are reshaped, `q_weight`, `k_weight`, `q_epsilon`, `k_epsilon`, perhaps `q_bias` and `k_bias`,
-    and those of the link; the output `v` is the third part, the labels `q_heads` and `k_heads` are
+    and those of the links; the output `v` is the third part, the labels `q_heads` and `k_heads` are
     on the norms.
 
     Args:
-        closing: Takes the heads of q and k first, as one value.
+        closing: The links; the first takes the heads of q and k first, as one value.
     """
-    return combine(_reshaped, _normed, closing), combine(_reshaped, _normed, _shifted, closing)
+    return combine(_reshaped, _normed, *closing), combine(_reshaped, _normed, _shifted, *closing)
 
 
-def unflattened_heads_pattern(closing: Link) -> Pattern:
-    """Return the pattern of q and k cut into heads by `unflatten` and normalised, and a last link.
+def unflattened_heads_pattern(*closing: Link) -> Pattern:
+    """Return the pattern of q and k cut into heads by `unflatten` and normalised, further links.
 
     Otherwise as `normed_heads_patterns`, without a bias. Only graphs of Dynamo have `unflatten`: in
     graphs of ATen it is a view.
-
-    Args:
-        closing: Takes the heads of q and k first, as one value.
     """
-    return combine(_unflattened, _normed, closing)
+    return combine(_unflattened, _normed, *closing)
 
 
 def heads_problem(match: Match) -> NoMatch | None:

@@ -34,10 +34,21 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.rule import Pattern, Rule
 
 
+def _reshaped(heads: tuple[Tensor, Tensor], q_flat: Sequence[int], k_flat: Sequence[int]) -> Linked:
+    q, k = heads
+    return (q.reshape(q_flat), k.reshape(k_flat)), {}
+
+
+def _flattened(
+    heads: tuple[Tensor, Tensor], q_start: int, q_end: int, k_start: int, k_end: int
+) -> Linked:
+    q, k = heads
+    flatten = torch.ops.aten.flatten.using_ints
+    return (flatten(q, q_start, q_end), flatten(k, k_start, k_end)), {}
+
+
 def _mrope(
-    heads: tuple[Tensor, Tensor],
-    q_flat: Sequence[int],
-    k_flat: Sequence[int],
+    rows: tuple[Tensor, Tensor],
     positions: Tensor,
     cache: Tensor,
     head_size: int,
@@ -45,11 +56,9 @@ def _mrope(
     mode: str,
     cache_mode: str,
 ) -> Linked:
-    q, k = heads
     turned = torch.ops.npu.npu_mrope(
         positions,
-        q.reshape(q_flat),
-        k.reshape(k_flat),
+        *rows,
         cache,
         head_size,
         mrope_section=section,
@@ -60,44 +69,15 @@ def _mrope(
 
 
 def _rotary_embedding(
-    heads: tuple[Tensor, Tensor],
-    q_flat: Sequence[int],
-    k_flat: Sequence[int],
+    rows: tuple[Tensor, Tensor],
     positions: Tensor,
     cache: Tensor,
     head_size: int,
     rotary_dim: int,
     neox: bool,
 ) -> Linked:
-    q, k = heads
     turned = torch.ops.vllm.npu_rotary_embedding(
-        positions, q.reshape(q_flat), k.reshape(k_flat), cache, head_size, rotary_dim, neox
-    )
-    return None, {"q": turned[0], "k": turned[1]}
-
-
-def _rotary_embedding_of_flattened(
-    heads: tuple[Tensor, Tensor],
-    q_start: int,
-    q_end: int,
-    k_start: int,
-    k_end: int,
-    positions: Tensor,
-    cache: Tensor,
-    head_size: int,
-    rotary_dim: int,
-    neox: bool,
-) -> Linked:
-    q, k = heads
-    flatten = torch.ops.aten.flatten.using_ints
-    turned = torch.ops.vllm.npu_rotary_embedding(
-        positions,
-        flatten(q, q_start, q_end),
-        flatten(k, k_start, k_end),
-        cache,
-        head_size,
-        rotary_dim,
-        neox,
+        positions, *rows, cache, head_size, rotary_dim, neox
     )
     return None, {"q": turned[0], "k": turned[1]}
 
@@ -227,7 +207,7 @@ def fuse_split_qkv_rms_norm_mrope(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as returned by `torch.npu.get_device_name()`; empty for any.
     """
-    return _rule("mrope", normed_heads_patterns(_mrope), "npu::npu_mrope", kernels, soc)
+    return _rule("mrope", normed_heads_patterns(_reshaped, _mrope), "npu::npu_mrope", kernels, soc)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
@@ -246,8 +226,8 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
     patterns = (
-        *normed_heads_patterns(_rotary_embedding),
-        unflattened_heads_pattern(_rotary_embedding_of_flattened),
+        *normed_heads_patterns(_reshaped, _rotary_embedding),
+        unflattened_heads_pattern(_flattened, _rotary_embedding),
     )
     return _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels, soc)
 
