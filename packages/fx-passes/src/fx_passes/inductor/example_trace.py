@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -184,11 +183,6 @@ class ExampleTracer:
         # Writing operators stay: they are an error that must be seen.
         graph.eliminate_dead_code()
         return graph
-
-
-def parameters_of(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names of a function's parameters."""
-    return tuple(inspect.signature(function).parameters)
 
 
 def _name(function: Callable[..., object]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.fingerprint import fingerprint_of_code, fingerprint_of_functions
-from fx_passes.inductor.example_trace import ExampleTracer, parameters_of
+from fx_passes.inductor.example_trace import ExampleTracer
 from fx_passes.inductor.replacement_pattern import Conditions, ReplacementPattern
 from fx_passes.inductor.replacement_template import ReplacementTemplate
 from fx_passes.matching.match import NoMatch
@@ -66,11 +67,13 @@ class _Replacement:
         self._examples = example_inputs
         self._extra_check = extra_check
         self._scalars = dict(scalars)
-        self.parameters = parameters_of(search_fn)
-        if parameters_of(replace_fn) != self.parameters:
+        self.parameters, found = (
+            tuple(signature(each).parameters) for each in (search_fn, replace_fn)
+        )
+        if found != self.parameters:
             raise PatternError(
                 f"reading a replacement: the search function has the parameters {self.parameters}, "
-                f"the replacement {parameters_of(replace_fn)}; they must be the same"
+                f"the replacement {found}; they must be the same"
             )
 
         self._variants: dict[tuple[tuple[str, torch.dtype], ...], _Traced | PatternError] = {}

@@ -199,6 +199,8 @@ class EffectTable:
             return _NONE
         if target is operator.getitem:
             return self._of_getitem(node)
+        if target is getattr:
+            return _of_attribute(node)
         return self._of_python_function(node)
 
     def _of_operator(
@@ -229,12 +231,10 @@ class EffectTable:
 
     def _of_python_function(self, node: Node) -> Effect:
         call = PythonCall.of(node)
-        if call.kind == "pure":
-            return _NONE
-        if call.kind == "unknown":
+        if call is None:
             return _unknown(node)
-        if call.kind == "attribute":
-            return _of_attribute(node)
+        if call.pure:
+            return _NONE
         packet = call.packet
         if packet is not None:
             kwargs = dict(node.kwargs)

@@ -138,7 +138,6 @@ class ResultComparison:
         record: MatchRecord,
         *,
         replaced: Mapping[str, str],
-        exact: bool,
         seen: set[object],
     ) -> str | None:
         """Return how the results of a rewrite differ; None where they agree or are not decided.
@@ -147,7 +146,6 @@ class ResultComparison:
             graph: The graph after the pass.
             record: The rewrite.
             replaced: For each node that the pass replaced the node in its place.
-            exact: Whether each bit counts.
             seen: Kinds of rewrites that were compared before; this one is added.
         """
         after = {node.name: node for node in graph.nodes}
@@ -183,6 +181,7 @@ class ResultComparison:
             return None
         sides = (*record.removed, *record.replaced, *record.created, *record.replaced.values())
         nodes = [side[name] for side in (self._before, after) for name in sides if name in side]
+        exact = record.exact
         rounding = 0.0 if exact else max(map(_rounding, nodes), default=0.0)
         for name, wanted, found in results:
             with without_modes():

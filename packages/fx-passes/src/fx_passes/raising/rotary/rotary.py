@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
 from fx_passes.fusions.halves import slices_problem
+from fx_passes.fusions.quantized import cast
 from fx_passes.graph_argument import literals_equal
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import (
@@ -23,6 +23,8 @@ from fx_passes.raising.rotary.spellings import ROTATIONS
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
+    from torch.fx import Node
+
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -157,24 +159,27 @@ def _complex_problem(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    y, bound, labels = match.tensor("y"), match.bound, match.labels
-    x: object
-    cos: object
-    sin: object
+    y, labels = match.tensor("y"), match.labels
     if "complex" in labels:
-        x, cos, sin = bound["x"], *_of_complex(bound["angles"], build)
+        x, (cos, sin) = match.node("x"), _of_complex(match.node("angles"), build)
     elif "halved" in labels:
-        x = build.call("aten::cat", [bound["first"], bound["second"]], -1)
-        cos, sin = (build.call("aten::cat", [bound[name]] * 2, -1) for name in ("cos", "sin"))
+        x = build.call("aten::cat", match.arguments("first", "second"), -1)
+        cos, sin = (build.call("aten::cat", [match.node(name)] * 2, -1) for name in ("cos", "sin"))
     else:
-        x, cos, sin = bound["x"], bound["cos"], bound["sin"]
+        x, cos, sin = map(match.node, ("x", "cos", "sin"))
     if "backwards" in labels:
         sin = build.call("aten::neg", sin)
-    mode = "interleave" if "complex" in labels or "stack_dim" in bound else "half"
-    return {"y": _rotary(x, cos, sin, mode, y, build)}
+    # All in the dtype of the result, and in four dimensions.
+    inputs = [_four_dimensions(cast(each, y.dtype, build), build) for each in (x, cos, sin)]
+    mode = "interleave" if "complex" in labels or "stack_dim" in match.bound else "half"
+    known = dense_like(y)
+    if y.dim() == _RANK:
+        return {"y": build.call("npu::npu_rotary_mul", *inputs, mode, val=known)}
+    rotated = build.call("npu::npu_rotary_mul", *inputs, mode, val=known.unsqueeze(0))
+    return {"y": build.call("aten::squeeze.dim", rotated, 0)}
 
 
-def _of_complex(angles: object, build: GraphBuilder) -> list[Node]:
+def _of_complex(angles: Node, build: GraphBuilder) -> list[Node]:
     """Return cosines and sines, each twice, of complex numbers."""
     parts = build.call("aten::view_as_real", angles)
     chosen = [build.call("aten::select.int", parts, -1, position) for position in range(2)]
@@ -182,33 +187,11 @@ def _of_complex(angles: object, build: GraphBuilder) -> list[Node]:
     return [build.call("aten::flatten.using_ints", each, -2, -1) for each in doubled]
 
 
-def _rotary(
-    x: object, cos: object, sin: object, mode: str, y: torch.Tensor, build: GraphBuilder
-) -> Node:
-    """Call the kernel, with all inputs in the dtype of the result and in four dimensions."""
-    wide = [_cast(each, y.dtype, build) for each in (x, cos, sin)]
-    inputs = [_four_dimensions(each, y.dim(), build) for each in wide]
-    known = dense_like(y)
-    if y.dim() == _RANK:
-        return build.call("npu::npu_rotary_mul", *inputs, mode, val=known)
-    rotated = build.call("npu::npu_rotary_mul", *inputs, mode, val=known.unsqueeze(0))
-    return build.call("aten::squeeze.dim", rotated, 0)
-
-
-def _cast(argument: object, dtype: torch.dtype, build: GraphBuilder) -> object:
-    value = argument.meta.get("val") if isinstance(argument, Node) else None
-    if isinstance(value, torch.Tensor) and value.dtype != dtype:
-        return build.call("aten::_to_copy", argument, dtype=dtype)
-    return argument
-
-
-def _four_dimensions(argument: object, rank: int, build: GraphBuilder) -> object:
-    """Return a value with dimensions of size 1 in front; x has that many dimensions."""
-    value = argument.meta.get("val") if isinstance(argument, Node) else None
-    missing = _RANK - (value.dim() if isinstance(value, torch.Tensor) else rank)
-    for _ in range(missing):
-        argument = build.call("aten::unsqueeze", argument, 0)
-    return argument
+def _four_dimensions(node: Node, build: GraphBuilder) -> Node:
+    """Return a value with dimensions of size 1 in front."""
+    for _ in range(_RANK - node.meta["val"].dim()):
+        node = build.call("aten::unsqueeze", node, 0)
+    return node
 
 
 def raise_rotary() -> Rule:
