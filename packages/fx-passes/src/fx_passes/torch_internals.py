@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     import sympy  # type: ignore[import-untyped]  # brings no types; torch depends on it
     from torch.fx import Graph, Node
 
+# What comes from torch as it is.
 __all__ = [
-    "BUILTIN_OWNERS",
-    "LOG_API_USAGE",
-    "SET_GRAD_ENABLED",
     "ConstantSource",
     "FakeTensor",
     "FakeTensorMode",
@@ -54,24 +52,13 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
-    "aot_autograd",
-    "calling_convention",
-    "has_dispatch_modes",
     "has_kernel",
-    "is_static_input",
     "mark_dynamic",
-    "nodes_by_target",
-    "schema_of",
-    "storage_key",
-    "symbol_of",
-    "trace_artifact",
     "tree_flatten",
     "tree_leaves",
     "tree_map",
     "tree_unflatten",
-    "without_class",
     "without_modes",
-    "write_count",
 ]
 
 # torch 2.10 to 2.14: `torch.nn.functional` shows what is written in C++ (linear, gelu), and graphs

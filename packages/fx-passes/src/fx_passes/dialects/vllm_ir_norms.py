@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-_NORM = "vllm_ir::rms_norm"
-_ADD_NORM = "vllm_ir::fused_add_rms_norm"
-
-
 def _norm(
     x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None
 ) -> dict[str, Tensor]:
@@ -47,36 +43,29 @@ def _check(match: Match) -> NoMatch | None:
     return same_dtype(match, "x", *residual, "weight")
 
 
-def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    arguments = match.arguments("x", "weight", "epsilon")
-    return {"normed": build.element(build.call("npu::npu_rms_norm", *arguments), 0)}
-
-
-def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    arguments = match.arguments("x", "residual", "weight", "epsilon")
-    added = build.call("npu::npu_add_rms_norm", *arguments)
-    return build.elements(added, {"normed": 0, "total": 2})
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    if "residual" in match.bound:
+        arguments = match.arguments("x", "residual", "weight", "epsilon")
+        added = build.call("npu::npu_add_rms_norm", *arguments)
+        return build.elements(added, {"normed": 0, "total": 2})
+    normed = build.call("npu::npu_rms_norm", *match.arguments("x", "weight", "epsilon"))
+    return {"normed": build.element(normed, 0)}
 
 
 def ir_norm_rules() -> tuple[Rule, ...]:
     """Return the rules for `vllm_ir::fused_add_rms_norm` and `vllm_ir::rms_norm`."""
-    return (
+    return tuple(
         Rule(
-            name="vllm_ir_add_rms_norm",
-            patterns=(_add_norm,),
+            name=f"vllm_ir_{name}",
+            patterns=(pattern,),
             check=_check,
-            rewrite=_rewrite_add_norm,
-            operators=(_ADD_NORM, "npu::npu_add_rms_norm"),
+            rewrite=_rewrite,
+            operators=(operator, f"npu::npu_{name}"),
             numerics="rounding",
             accepts_cost=True,  # as many launches; the kernel also writes what no graph uses
-        ),
-        Rule(
-            name="vllm_ir_rms_norm",
-            patterns=(_norm,),
-            check=_check,
-            rewrite=_rewrite_norm,
-            operators=(_NORM, "npu::npu_rms_norm"),
-            numerics="rounding",
-            accepts_cost=True,  # as many launches; the kernel also writes what no graph uses
-        ),
+        )
+        for name, pattern, operator in (
+            ("add_rms_norm", _add_norm, "vllm_ir::fused_add_rms_norm"),
+            ("rms_norm", _norm, "vllm_ir::rms_norm"),
+        )
     )

@@ -12,6 +12,7 @@ from fx_passes.graph_argument import value_of
 from fx_passes.graph_pass import GraphPass
 from fx_passes.matching.requirements import shapes_equal, sizes_equal
 from fx_passes.memory import AliasAnalysis, EffectTable, escapes, views_of
+from fx_passes.memory.undeclared import EMPTY_MEMORY
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
 from fx_passes.rewriting.checks.substitution import placement_problem
 from fx_passes.rewriting.recorded_values import record_again
@@ -220,7 +221,7 @@ class _Forwarding:
         self._graph.erase_node(copy)
         for member in reversed(members):
             unused = member is not copy and not member.users and member.op == "call_function"
-            if unused and (self._is_view(member) or _is_empty_memory(member)):
+            if unused and (self._is_view(member) or member.target in EMPTY_MEMORY):
                 self._graph.erase_node(member)
                 removed.append(member)
         for node in removed:
@@ -273,15 +274,3 @@ class _Forwarding:
 
     def _miss(self, node: Node, reason: str) -> None:
         self._misses.append(NearMiss(anchor=node.name, reason=reason, nodes=(node.name,)))
-
-
-def _is_empty_memory(node: Node) -> bool:
-    aten = torch.ops.aten
-    return node.target in {
-        torch.empty,
-        torch.empty_like,
-        aten.empty.memory_format,
-        aten.empty_like.default,
-        aten.empty_strided.default,
-        aten.new_empty.default,
-    }

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from fx_passes.normal_form.operator_signature import SignatureTable
 
 
-class _Unset:
-    """The type of the marker for a pattern node that is not bound yet."""
-
-
-_UNSET = _Unset()
+# Stands for a pattern node that is not bound.
+_UNSET = object()
 # Orders of operands that a check may refuse one after the other.
 _MOST_OTHERS = 256
 
