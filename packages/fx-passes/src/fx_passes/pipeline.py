@@ -19,9 +19,11 @@ from fx_passes.snapshot import GraphSnapshot
 from fx_passes.torch_internals import trace_artifact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch.fx import GraphModule
+
+    from fx_passes.rewriting.rule import Rule
 
 
 # Passes that repeat run again while one of them changes the graph, at most so often.
@@ -148,16 +150,8 @@ class Pipeline:
             if name not in known:
                 hint = _near(name, known)
                 raise PipelineError(f"leaving {name!r} out of a pipeline: it has none{hint}")
-        kept: list[GraphPass] = []
-        for each in self.passes:
-            if each.name in names:
-                continue
-            if isinstance(each, RulePass):
-                rules = tuple(rule for rule in each.rules if rule.name not in names)
-                kept.append(replace(each, rules=rules))
-            else:
-                kept.append(each)
-        return replace(self, passes=tuple(kept))
+        rest = self._with_rules(lambda rule: rule.name not in names)
+        return replace(rest, passes=tuple(each for each in rest.passes if each.name not in names))
 
     def names(self) -> list[str]:
         """Return the names of all passes and rules, in order."""
@@ -170,7 +164,15 @@ class Pipeline:
 
     def exact(self) -> Pipeline:
         """Return the pipeline with only those rules whose replacement gives the same bits."""
-        passes = tuple(each.exact() if isinstance(each, RulePass) else each for each in self.passes)
+        return self._with_rules(lambda rule: rule.numerics == "exact")
+
+    def _with_rules(self, keep: Callable[[Rule], bool]) -> Pipeline:
+        passes = tuple(
+            replace(each, rules=tuple(filter(keep, each.rules)))
+            if isinstance(each, RulePass)
+            else each
+            for each in self.passes
+        )
         return replace(self, passes=passes)
 
     def observed_by(self, *observers: PassObserver) -> Pipeline:

@@ -63,7 +63,8 @@ def gathered(rows: Tensor, gather: bool, experts: bool) -> Linked:
     return torch.ops.vllm.maybe_all_gather_and_maybe_unpad(rows, gather, experts), {}
 
 
-def _static(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
+def quantized(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
+    """Quantise by given scales in a pattern, as the engine writes it; a link of `combine`."""
     return None, {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
 
 
@@ -181,7 +182,7 @@ def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 _STATIC = _Ending(
     name="quantize",
-    closing=_static,
+    closing=quantized,
     check=static_quant_problem,
     kernel=build_static_quant,
     results=MappingProxyType({"quantized": 0, "total": 2}),

@@ -107,6 +107,7 @@ def _rope(cat: Node) -> Iterator[str]:
 
 def _attention(softmax: Node) -> Iterator[str]:
     aten = torch.ops.aten
+    filled = "the scores are filled where they are masked; a mask must be added to them"
     before = {node.target: node for node in _scores_before(softmax)}
     for target, reason in (
         (aten.tanh.default, "the scores are capped by tanh; no attention kernel does that"),
@@ -114,14 +115,8 @@ def _attention(softmax: Node) -> Iterator[str]:
             aten.where.self,
             "the scores are replaced where they are masked; a mask must be added to them",
         ),
-        (
-            aten.masked_fill.Scalar,
-            "the scores are filled where they are masked; a mask must be added to them",
-        ),
-        (
-            aten.masked_fill.Tensor,
-            "the scores are filled where they are masked; a mask must be added to them",
-        ),
+        (aten.masked_fill.Scalar, filled),
+        (aten.masked_fill.Tensor, filled),
         (
             aten.baddbmm.default,
             "the scores come with a bias of each head (ALiBi) out of one product (baddbmm)",

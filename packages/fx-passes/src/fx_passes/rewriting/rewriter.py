@@ -227,7 +227,8 @@ class _Rewriter:
             # What the replaced node knew of itself is nearer than what all new nodes were given,
             # but for the fake value: a fused operator may lay out its result otherwise.
             if new in created:
-                new.meta.update({**old.meta, **_own_value(new)})
+                own = {"val": new.meta["val"]} if "val" in new.meta else {}
+                new.meta.update({**old.meta, **own})
         for node in reversed(removed):
             self._graph.erase_node(node)
         self._removed.update(removed)
@@ -244,10 +245,6 @@ def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None
             f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: expected a dict with "
             f"a node for each of the outputs {sorted(match.needed)}, found {found}"
         )
-
-
-def _own_value(node: Node) -> dict[str, object]:
-    return {"val": node.meta["val"]} if "val" in node.meta else {}
 
 
 def _nearest(misses: Iterable[Miss], covered: set[Node]) -> tuple[NearMiss, ...]:

@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -43,51 +45,39 @@ _SPARSE_CAUSAL_FROM_TOP_LEFT = 2
 _RANK = 4
 
 
+def _plain(query: Tensor, key: Tensor, value: Tensor) -> Linked:
+    return (query, key, value), {}
+
+
 def _repeated(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
-    dropout: float,
-    causal: bool,
-    scale: float | None,
-    gqa: bool,
     key_sizes: Sequence[int],
     key_shape: Sequence[int],
     value_sizes: Sequence[int],
     value_shape: Sequence[int],
-) -> dict[str, Tensor]:
+) -> Linked:
     """Keys and values repeated for each query head of a group, as `repeat_kv` does."""
     aten = torch.ops.aten
     wide_key = label(aten.expand(aten.unsqueeze(key, 2), key_sizes), "wide_key")
     wide_value = label(aten.expand(aten.unsqueeze(value, 2), value_sizes), "wide_value")
-    attended = aten.scaled_dot_product_attention.default(
-        query,
-        label(aten.reshape(wide_key, key_shape), "all_keys"),
-        label(aten.reshape(wide_value, value_shape), "all_values"),
-        mask,
-        dropout,
-        causal,
-        scale=scale,
-        enable_gqa=gqa,
-    )
-    return {"y": attended}
+    all_keys = label(aten.reshape(wide_key, key_shape), "all_keys")
+    return (query, all_keys, label(aten.reshape(wide_value, value_shape), "all_values")), {}
 
 
-def _plain(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+def _attended(
+    heads: tuple[Tensor, Tensor, Tensor],
     mask: Tensor | None,
     dropout: float,
     causal: bool,
     scale: float | None,
     gqa: bool,
-) -> dict[str, Tensor]:
+) -> Linked:
     attended = torch.ops.aten.scaled_dot_product_attention.default(
-        query, key, value, mask, dropout, causal, scale=scale, enable_gqa=gqa
+        *heads, mask, dropout, causal, scale=scale, enable_gqa=gqa
     )
-    return {"y": attended}
+    return None, {"y": attended}
 
 
 def _check(match: Match) -> NoMatch | None:
@@ -293,7 +283,7 @@ def raise_attention() -> Rule:
     return Rule(
         accepts_cost=True,
         name="raise_attention",
-        patterns=(_repeated, _plain),
+        patterns=(combine(_repeated, _attended), combine(_plain, _attended)),
         check=_check,
         rewrite=_rewrite,
         operators=("npu::npu_fused_infer_attention_score",),
