@@ -195,19 +195,14 @@ class CallTranslator:
         if name in _CASTS and len(node.args) == 1 and not node.kwargs:
             return _call("to", (node.args[0], _CASTS[name]), {})
         if name == "type":
-            return self._type(node)
+            # A cast where it is given a dtype; else it tells a name, or takes one.
+            is_cast = isinstance(node.args[-1], torch.dtype) and len(node.args) == 2
+            return _call("to", node.args, {}) if is_cast and not node.kwargs else None
         if name == "where":
             return self._where(node)
         if not (_means_its_operator(name) and _takes_receiver_first(name)):
             return None
         return _call(name, node.args, node.kwargs)
-
-    @staticmethod
-    def _type(node: Node) -> Call | None:
-        """A cast where it is given a dtype; else it tells a name, or takes one."""
-        if len(node.args) != 2 or node.kwargs or not isinstance(node.args[1], torch.dtype):
-            return None
-        return _call("to", node.args, {})
 
     @staticmethod
     def _where(node: Node) -> Call | None:
