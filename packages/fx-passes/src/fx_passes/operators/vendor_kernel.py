@@ -37,19 +37,6 @@ _VLLM_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class AngleCache:
-    """The look-up of cosines and sines in a graph, one row per token.
-
-    Attributes:
-        positions: The row of each token, [T], integers.
-        table: [rows, rotary_dim]: cosines in the first half of a row, sines in the second.
-    """
-
-    positions: Node
-    table: Node
-
-
-@dataclass(frozen=True, kw_only=True)
 class QkvCall:
     """A call of `fx_passes::split_qkv_rms_norm_rope` that is about to be built.
 
@@ -65,8 +52,9 @@ class QkvCall:
         k_bias: The same for k.
         angles: Gives cosines and sines, each [1, T, 1, rotary_dim]; builds them where the graph
             looks them up itself, so only a kernel that takes them asks for them.
-        cache: Where the graph looks them up; None where it does not, or by more than one position
-            for each token.
+        cache: Where the graph looks them up: the row of each token, [T], integers, and the rows,
+            [rows, rotary_dim], cosines in the first half and sines in the second; None where it
+            does not, or by more than one position for each token.
         eps: Epsilon of both norms: a number, or the node that gives it.
     """
 
@@ -80,7 +68,7 @@ class QkvCall:
     q_bias: Node | None
     k_bias: Node | None
     angles: Callable[[GraphBuilder], tuple[Node, Node]]
-    cache: AngleCache | None
+    cache: tuple[Node, Node] | None
     eps: float | Node
 
 
@@ -102,12 +90,12 @@ class VendorKernel:
 
     def fingerprint(self) -> str:
         """Return a hash of the kernel, another where it is not installed."""
-        functions = (self.problem, self.build)
-        return fingerprint_of_functions(functions, self.operator, self.devices, self.is_installed())
+        functions, installed = (self.problem, self.build), find_operator(self.operator) is not None
+        return fingerprint_of_functions(functions, self.operator, self.devices, installed)
 
-    def is_installed(self) -> bool:
-        """Return whether this process has the operator."""
-        return find_operator(self.operator) is not None
+    def why_not(self, call: QkvCall) -> str | None:
+        """Return why it cannot do a call in this process, or None."""
+        return "not installed" if find_operator(self.operator) is None else self.problem(call)
 
     def runs_on(self, soc: str) -> bool:
         """Return whether a device has it, by `torch.npu.get_device_name()`; empty is any device."""
@@ -148,12 +136,13 @@ def _vllm_problem(call: QkvCall) -> str | None:
         return "it looks up one row of angles for each token, which this graph does not"
     if call.head_dim != _VLLM_HEAD_DIM:
         return f"heads have {call.head_dim} elements; it is called for {_VLLM_HEAD_DIM} only"
+    positions, table = call.cache
     tensors = {
         "qkv": call.qkv,
         "q_weight": call.q_weight,
         "k_weight": call.k_weight,
-        "the cache": call.cache.table,
-        "positions": call.cache.positions,
+        "the cache": table,
+        "positions": positions,
     }
     for name, node in tensors.items():
         value = node.meta.get("val")
@@ -167,15 +156,15 @@ def _vllm_problem(call: QkvCall) -> str | None:
 
 
 def _vllm_build(call: QkvCall, build: GraphBuilder, *, operator: str) -> tuple[Node, Node, Node]:
-    cache, qkv = call.cache, call.qkv.meta["val"]
-    if cache is None:
+    if call.cache is None:
         raise ValueError(f"building {operator}: the graph looks up no angles")
+    (positions, table), qkv = call.cache, call.qkv.meta["val"]
     widths = [count * call.head_dim for count in (call.num_heads, call.num_kv_heads)]
     fused = build.call(
         operator,
         call.qkv,
-        cache.table,
-        cache.positions,
+        table,
+        positions,
         call.q_weight,
         call.k_weight,
         *widths,
@@ -218,20 +207,3 @@ KNOWN_KERNELS: tuple[VendorKernel, ...] = (
     _vllm_kernel("vllm::qkv_rmsnorm_rope_simt", ("Ascend950",)),
     _vllm_kernel("vllm::qkv_rmsnorm_rope"),
 )
-
-
-def installed_kernel(kernels: tuple[VendorKernel, ...], call: QkvCall) -> VendorKernel | None:
-    """Return the first kernel whose operator exists in this process and which can do the call."""
-    for kernel in kernels:
-        if kernel.is_installed() and kernel.problem(call) is None:
-            return kernel
-    return None
-
-
-def why_no_kernel(kernels: tuple[VendorKernel, ...], call: QkvCall) -> str:
-    """Return, for kernels of which none can do a call, why each of them cannot."""
-    reasons = (
-        kernel.problem(call) if kernel.is_installed() else "not installed" for kernel in kernels
-    )
-    pairs = zip(kernels, reasons, strict=True)
-    return "; ".join(f"{kernel.operator}: {reason}" for kernel, reason in pairs)

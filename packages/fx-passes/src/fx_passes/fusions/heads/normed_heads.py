@@ -20,13 +20,7 @@ from fx_passes.matching.requirements import (
     sizes_equal,
 )
 from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
-from fx_passes.operators.vendor_kernel import (
-    AngleCache,
-    QkvCall,
-    VendorKernel,
-    installed_kernel,
-    why_no_kernel,
-)
+from fx_passes.operators.vendor_kernel import QkvCall, VendorKernel
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -161,7 +155,7 @@ def call_of(
     match: Match,
     rotary_dim: int,
     angles: Callable[[GraphBuilder], tuple[Node, Node]],
-    cache: AngleCache | None = None,
+    cache: tuple[Node, Node] | None = None,
 ) -> QkvCall:
     """Return the call to build for a match that `heads_problem` accepts.
 
@@ -169,7 +163,7 @@ def call_of(
         match: The match.
         rotary_dim: How much of each head is rotated.
         angles: Returns cosines and sines, [1, T, 1, rotary_dim].
-        cache: The look-up of cosines and sines, one row per token; None without a look-up.
+        cache: See `QkvCall`.
     """
     bound, head_dim = match.bound, match.tensor("q_weight").shape[0]
     sizes, epsilon = bound["sizes"], bound["q_epsilon"]
@@ -226,14 +220,15 @@ def heads_rule(
         if unmet is not None or not kernels:
             return unmet
         wanted = call(match)
-        if installed_kernel(kernels, wanted) is not None:
+        reasons = {kernel.operator: kernel.why_not(wanted) for kernel in kernels}
+        if None in reasons.values():
             return None
-        why = why_no_kernel(kernels, wanted)
+        why = "; ".join(f"{operator}: {reason}" for operator, reason in reasons.items())
         return NoMatch(f"no vendor kernel, and without one {without}; {why}")
 
     def rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         wanted = call(match)
-        kernel = installed_kernel(kernels, wanted)
+        kernel = next((each for each in kernels if each.why_not(wanted) is None), None)
         built = _reference(wanted, build) if kernel is None else kernel.build(wanted, build)
         results = dict(zip(("q", "k", "v"), built, strict=True))
         needed = [each for each in results if each in match.needed]

@@ -16,12 +16,7 @@ from fx_passes.fusions.heads.normed_heads import (
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import rank_is, same_dtype, sizes_equal
-from fx_passes.operators.vendor_kernel import (
-    KNOWN_KERNELS,
-    AngleCache,
-    QkvCall,
-    VendorKernel,
-)
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +141,7 @@ def _call(match: Match) -> QkvCall:
     cache, lookup = match.tensor("cache"), None
     # Several sections have positions of their own, which is several rows for each token.
     if not _sections(match):
-        lookup = AngleCache(positions=match.node("positions"), table=match.node("cache"))
+        lookup = match.node("positions"), match.node("cache")
     return call_of(match, cache.shape[1], partial(_angles, match, cache), lookup)
 
 
