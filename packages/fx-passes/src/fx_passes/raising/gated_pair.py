@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.fusions.activations.gated_halves import (
-    build_geglu,
-    build_swiglu,
+    build_gated,
     form_problem,
     gelu_gated,
     silu_gated,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Check, Rewrite
 
 
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -37,7 +35,8 @@ def _pair(gate: Tensor, up: Tensor) -> Linked:
 
 def _check(match: Match) -> NoMatch | None:
     return (
-        on_npu(match, "gate")
+        form_problem(match)
+        or on_npu(match, "gate")
         or dtype_in(match, "gate", *_DTYPES)
         or dtype_in(match, "up", *_DTYPES)
         or same_shape(match, "gate", "up")
@@ -45,21 +44,10 @@ def _check(match: Match) -> NoMatch | None:
     )
 
 
-def _check_geglu(match: Match) -> NoMatch | None:
-    return form_problem(match) or _check(match)
-
-
-def _side_by_side(match: Match, build: GraphBuilder) -> Node:
-    """Concatenate both; if one of them is float32, so is their product, and so is this."""
-    return build.call("aten::cat", match.arguments("gate", "up"), -1)
-
-
-def _rewrite_swiglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    return build_swiglu(build, _side_by_side(match, build), dense_like(match.tensor("y")))
-
-
-def _rewrite_geglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    return build_geglu(match, build, _side_by_side(match, build), dense_like(match.tensor("y")))
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    # If one of them is float32, so is their product, and so is the concatenation.
+    joined = build.call("aten::cat", match.arguments("gate", "up"), -1)
+    return build_gated(match, build, joined, dense_like(match.tensor("y")))
 
 
 def raise_swiglu() -> Rule:
@@ -76,7 +64,7 @@ def raise_swiglu() -> Rule:
     silu's result is rounded to the dtype before the product, in the kernel it is not: the numerics
     are `rounding`. Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
-    return _rule("swiglu", silu_gated, _check, _rewrite_swiglu)
+    return _rule("swiglu", silu_gated)
 
 
 def raise_geglu() -> Rule:
@@ -91,16 +79,16 @@ def raise_geglu() -> Rule:
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32. It rounds once: the
     numerics are `rounding`.
     """
-    return _rule("geglu", gelu_gated, _check_geglu, _rewrite_geglu)
+    return _rule("geglu", gelu_gated)
 
 
-def _rule(name: str, gated: Link, check: Check, rewrite: Rewrite) -> Rule:
+def _rule(name: str, gated: Link) -> Rule:
     return Rule(
         accepts_cost=True,
         name=f"raise_{name}",
         patterns=(combine(_pair, gated),),
-        check=check,
-        rewrite=rewrite,
+        check=_check,
+        rewrite=_rewrite,
         operators=(f"npu::npu_{name}",),
         numerics="rounding",
     )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Check, Pattern, Rewrite
 
 
 # What `npu_geglu` calls the error function and the hyperbolic tangent.
@@ -38,24 +37,22 @@ def gelu_gated(parts: Parts, approximate: str) -> Linked:
 
 
 def form_problem(match: Match) -> NoMatch | None:
-    """Return why the kernel has no GELU with the `approximate` of a match."""
-    form = match.bound["approximate"]
+    """Return why the kernel has no GELU with the `approximate` of a match; None also for SiLU."""
+    form = match.bound.get("approximate", "none")
     return None if form in _FORMS else NoMatch(f"approximate {form!r} is not known")
 
 
-def build_swiglu(build: GraphBuilder, x: object, y: object) -> dict[str, Node]:
+def build_gated(match: Match, build: GraphBuilder, x: object, y: object) -> dict[str, Node]:
     """Return the call of the kernel for a value whose halves are gate and up.
 
     Args:
+        match: A match that `form_problem` accepts.
         build: The builder of the rewrite.
         x: The value.
         y: The fake value of the result.
     """
-    return {"y": build.call("npu::npu_swiglu", x, -1, val=y)}
-
-
-def build_geglu(match: Match, build: GraphBuilder, x: object, y: object) -> dict[str, Node]:
-    """Return the same for a match that `form_problem` accepts."""
+    if "approximate" not in match.bound:
+        return {"y": build.call("npu::npu_swiglu", x, -1, val=y)}
     form = _FORMS[str(match.bound["approximate"])]
     fused = build.call("npu::npu_geglu", x, -1, form, True, val=(y, y))
     return build.elements(fused, {"y": 0})
@@ -83,16 +80,12 @@ def _cut_problem(match: Match) -> NoMatch | None:
     return slices_problem(bound, size)
 
 
-def _check_geglu(match: Match) -> NoMatch | None:
+def _check(match: Match) -> NoMatch | None:
     return form_problem(match) or halves_problem(match)
 
 
-def _rewrite_swiglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    return build_swiglu(build, match.bound["x"], match.value("y"))
-
-
-def _rewrite_geglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    return build_geglu(match, build, match.bound["x"], match.value("y"))
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    return build_gated(match, build, match.bound["x"], match.value("y"))
 
 
 def fuse_swiglu() -> Rule:
@@ -104,7 +97,7 @@ def fuse_swiglu() -> Rule:
     with a relative difference of at most one unit in the last place of the dtype or so.
     Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
-    return _rule("swiglu", silu_gated, halves_problem, _rewrite_swiglu)
+    return _rule("swiglu", silu_gated)
 
 
 def fuse_geglu() -> Rule:
@@ -118,16 +111,15 @@ def fuse_geglu() -> Rule:
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32 on A2, A3 and 950. It
     rounds once where the two operators round twice: the numerics are `rounding`.
     """
-    return _rule("geglu", gelu_gated, _check_geglu, _rewrite_geglu)
+    return _rule("geglu", gelu_gated)
 
 
-def _rule(name: str, gated: Link, check: Check, rewrite: Rewrite) -> Rule:
-    patterns: tuple[Pattern, ...] = tuple(combine(halves, gated) for halves in HALVES)
+def _rule(name: str, gated: Link) -> Rule:
     return Rule(
         name=f"fuse_{name}",
-        patterns=patterns,
-        check=check,
-        rewrite=rewrite,
+        patterns=tuple(combine(halves, gated) for halves in HALVES),
+        check=_check,
+        rewrite=_rewrite,
         operators=(f"npu::npu_{name}",),
         numerics="rounding",
     )
