@@ -9,11 +9,11 @@ from fx_passes.errors import (
     RuleError,
     TraceError,
 )
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.graph_pass import FunctionPass, GraphPass, NormalizePass, RulePass
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.normal_form.normalize import normalize_graph
+from fx_passes.npu_pipeline import default_npu_pipeline
 from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
 from fx_passes.reports.observers import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from types import FunctionType
 from typing import TYPE_CHECKING
 
@@ -99,10 +99,6 @@ class RulePass(GraphPass):
         modified = any(report.matches for report in reports)
         detail = "" if modified else _spelling_hint(graph_module)
         return PassReport(name=self.name, modified=modified, detail=detail, rules=reports)
-
-    def exact(self) -> RulePass:
-        """Return the pass with only those rules whose replacement gives the same bits."""
-        return replace(self, rules=tuple(rule for rule in self.rules if rule.numerics == "exact"))
 
 
 @dataclass(frozen=True, kw_only=True)

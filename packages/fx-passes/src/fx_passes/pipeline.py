@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,13 +15,19 @@ from fx_passes.errors import FxPassesError, PassError, PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_pass import GraphPass, RulePass, passes_problem
 from fx_passes.reports.report import PassReport, Report
-from fx_passes.reports.structured_trace import trace_graph, trace_report
 from fx_passes.snapshot import GraphSnapshot
+from fx_passes.torch_internals import trace_artifact
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch.fx import GraphModule
+
+    from fx_passes.rewriting.rule import Rule
+
+
+# Passes that repeat run again while one of them changes the graph, at most so often.
+_MOST_ROUNDS = 8
 
 
 class PassObserver(Protocol):
@@ -54,19 +61,12 @@ class Pipeline:
         passes: The passes in their order; names are unique.
         observers: Called around every pass; they do not count in the hash. An observer that keeps
             state serves one run at a time.
-        max_rounds: How often the passes that repeat may run. They run again while one of them
-            changes the graph.
     """
 
     passes: tuple[GraphPass, ...]
     observers: tuple[PassObserver, ...] = field(default=(), compare=False)
-    max_rounds: int = 8
 
     def __post_init__(self) -> None:
-        if self.max_rounds < 1:
-            raise PipelineError(
-                f"making a pipeline: expected max_rounds of at least 1, found {self.max_rounds}"
-            )
         problem = passes_problem(self.passes)
         if problem is not None:
             raise PipelineError(f"making a pipeline: {problem}")
@@ -107,15 +107,17 @@ class Pipeline:
         """
         self._check_required(require)
         snapshot = GraphSnapshot(graph_module)
-        trace_graph(graph_module, "before")
+        # As code with shapes and data types, which the module need not be recompiled for.
+        readable = partial(graph_module.print_readable, print_output=False)
+        trace_artifact("fx_passes_before", readable)
         try:
             report = Report(passes=tuple(self._run_rounds(graph_module)))
             report.require(*require)
         except BaseException:
             snapshot.restore()
             raise
-        trace_graph(graph_module, "after")
-        trace_report(report)
+        trace_artifact("fx_passes_after", readable)
+        trace_artifact("fx_passes_report", report.__str__)
         modified = any(each.modified for each in report.passes)
         if modified:
             graph_module.recompile()
@@ -135,7 +137,7 @@ class Pipeline:
         """
         parts = tuple(each.fingerprint() for each in self.passes)
         versions = (__version__, torch.__version__, _version_of("torch_npu"))
-        return fingerprint_of_functions((), versions, self.max_rounds, parts)
+        return fingerprint_of_functions((), versions, parts)
 
     def without(self, *names: str) -> Pipeline:
         """Return the pipeline without the passes or rules of these names.
@@ -148,16 +150,8 @@ class Pipeline:
             if name not in known:
                 hint = _near(name, known)
                 raise PipelineError(f"leaving {name!r} out of a pipeline: it has none{hint}")
-        kept: list[GraphPass] = []
-        for each in self.passes:
-            if each.name in names:
-                continue
-            if isinstance(each, RulePass):
-                rules = tuple(rule for rule in each.rules if rule.name not in names)
-                kept.append(replace(each, rules=rules))
-            else:
-                kept.append(each)
-        return replace(self, passes=tuple(kept))
+        rest = self._with_rules(lambda rule: rule.name not in names)
+        return replace(rest, passes=tuple(each for each in rest.passes if each.name not in names))
 
     def names(self) -> list[str]:
         """Return the names of all passes and rules, in order."""
@@ -170,7 +164,15 @@ class Pipeline:
 
     def exact(self) -> Pipeline:
         """Return the pipeline with only those rules whose replacement gives the same bits."""
-        passes = tuple(each.exact() if isinstance(each, RulePass) else each for each in self.passes)
+        return self._with_rules(lambda rule: rule.numerics == "exact")
+
+    def _with_rules(self, keep: Callable[[Rule], bool]) -> Pipeline:
+        passes = tuple(
+            replace(each, rules=tuple(filter(keep, each.rules)))
+            if isinstance(each, RulePass)
+            else each
+            for each in self.passes
+        )
         return replace(self, passes=passes)
 
     def observed_by(self, *observers: PassObserver) -> Pipeline:
@@ -195,7 +197,7 @@ class Pipeline:
 
     def _run_rounds(self, graph_module: GraphModule) -> list[PassReport]:
         reports: list[PassReport] = []
-        for number in range(1, self.max_rounds + 1):
+        for number in range(1, _MOST_ROUNDS + 1):
             modified = False
             for each in self.passes:
                 if number > 1 and not each.repeats:
@@ -208,12 +210,12 @@ class Pipeline:
         changing = sorted(
             rule.rule
             for report in reports
-            if report.round == self.max_rounds
+            if report.round == _MOST_ROUNDS
             for rule in report.rules
             if rule.matches
         )
         raise PassError(
-            f"running a pipeline: after {self.max_rounds} rounds the graph still changes; rules "
+            f"running a pipeline: after {_MOST_ROUNDS} rounds the graph still changes; rules "
             f"that matched in the last round: {changing or 'none'}. What they build matches again, "
             "so they would never end"
         )

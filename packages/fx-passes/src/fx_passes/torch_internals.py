@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-# torch 2.10 to 2.14: the type of what an operator says of its arguments and results.
+# torch 2.10 to 2.14: the type of what an operator says of its arguments and results, and whether an
+# operator, by its qualified name, has a kernel of its own for a dispatch key, such as `Meta`.
 from torch._C import FunctionSchema
+from torch._C import _dispatch_has_kernel_for_dispatch_key as has_kernel
+
+# torch 2.10 to 2.14: lets the size of a dimension be a symbol in graphs of Dynamo.
+from torch._dynamo import mark_dynamic
 
 # torch 2.10 to 2.14: how a fake size names where it comes from, without which it has no symbol.
 from torch._dynamo.source import ConstantSource
@@ -25,23 +30,21 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 # torch 2.10 to 2.14: tensors without memory, on which rewrites infer shapes and data types.
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-# torch 2.10 to 2.14: to look at a tensor in front of those who record what is done to it.
-from torch.utils._python_dispatch import _disable_current_modes
+# torch 2.10 to 2.14: a context in which nobody sees what operators do, neither tracers nor fake
+# tensors.
+from torch.utils._python_dispatch import _disable_current_modes as without_modes
 
 # torch 2.10 to 2.14: the order of nested values that torch itself goes by.
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
-    from contextlib import AbstractContextManager
 
     import sympy  # type: ignore[import-untyped]  # brings no types; torch depends on it
     from torch.fx import Graph, Node
 
+# What comes from torch as it is.
 __all__ = [
-    "BUILTIN_OWNERS",
-    "LOG_API_USAGE",
-    "SET_GRAD_ENABLED",
     "ConstantSource",
     "FakeTensor",
     "FakeTensorMode",
@@ -49,23 +52,13 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
-    "aot_autograd",
-    "calling_convention",
-    "has_dispatch_modes",
     "has_kernel",
-    "is_static_input",
     "mark_dynamic",
-    "schema_of",
-    "storage_key",
-    "symbol_of",
-    "table_of_nodes",
-    "trace_artifact",
     "tree_flatten",
     "tree_leaves",
     "tree_map",
-    "without_class",
+    "tree_unflatten",
     "without_modes",
-    "write_count",
 ]
 
 # torch 2.10 to 2.14: `torch.nn.functional` shows what is written in C++ (linear, gelu), and graphs
@@ -86,18 +79,6 @@ def schema_of(operator: OpOverload) -> FunctionSchema:
     return operator._schema
 
 
-def has_kernel(operator: str, key: str) -> bool:
-    """Return whether an operator has a kernel of its own for a dispatch key.
-
-    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14; no public function tells.
-
-    Args:
-        operator: `namespace::name`, with `.overload` unless that is the default one.
-        key: Such as `Meta`.
-    """
-    return torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
-
-
 def has_dispatch_modes() -> bool:
     """Return whether somebody records or changes what operators do, such as a tracer.
 
@@ -114,14 +95,6 @@ def is_static_input(node: Node) -> bool:
     """
     described = node.meta.get("tensor_dict")
     return isinstance(described, dict) and "_dynamo_static_input_type" in described
-
-
-def without_modes() -> AbstractContextManager[Any]:
-    """Return a context in which nobody sees what operators do, neither tracers nor fake tensors.
-
-    `_disable_current_modes`, torch 2.10 to 2.14: nothing public lets a call pass by.
-    """
-    return _disable_current_modes()
 
 
 def without_class(tensor: torch.Tensor) -> torch.Tensor:
@@ -156,14 +129,13 @@ def calling_convention(graph: Graph) -> Any:
     return graph._codegen
 
 
-def table_of_nodes(graph: Graph) -> Mapping[tuple[str, object], Collection[Node]] | None:
-    """Return a graph's own table of its nodes by kind and target, or None where it has none.
+def nodes_by_target(graph: Graph) -> Mapping[tuple[str, Any], Collection[Node]]:
+    """Return a graph's own table of its nodes by kind and, for functions, by target.
 
     `_find_nodes_lookup_table`, torch 2.10 to 2.14: what is behind `Graph.find_nodes`, which answers
     for one target at a time.
     """
-    table = getattr(getattr(graph, "_find_nodes_lookup_table", None), "table", None)
-    return table if isinstance(table, dict) else None
+    return graph._find_nodes_lookup_table.table
 
 
 def symbol_of(size: torch.SymInt) -> sympy.Expr:
@@ -173,14 +145,6 @@ def symbol_of(size: torch.SymInt) -> sympy.Expr:
     symbol's place since.
     """
     return size.node._expr
-
-
-def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
-    """Let the size of a dimension be a symbol in graphs of Dynamo.
-
-    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
-    """
-    torch._dynamo.mark_dynamic(tensor, dimension)
 
 
 def trace_artifact(name: str, text: Callable[[], str]) -> None:

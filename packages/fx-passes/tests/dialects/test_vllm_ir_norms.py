@@ -118,7 +118,7 @@ def with_a_wide_weight(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
     [
         (without_weight, "vllm_ir_rms_norm", "the norm has no weight"),
         (of_half_the_columns, "vllm_ir_add_rms_norm", "that of 32 of 64 columns"),
-        (with_a_wide_weight, "vllm_ir_rms_norm", "one dtype, found `x` torch.bfloat16, `weight`"),
+        (with_a_wide_weight, "vllm_ir_rms_norm", "`x` has dtype torch.bfloat16 and `weight`"),
     ],
 )
 def test_norm_that_the_kernel_does_not_compute_is_a_near_miss(

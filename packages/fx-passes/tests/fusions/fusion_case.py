@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.graph_pass import RulePass
+from fx_passes.npu_pipeline import default_npu_pipeline
 
 if TYPE_CHECKING:
     from fx_passes.pipeline import Pipeline

@@ -248,7 +248,6 @@ def scaled_add() -> fx_passes.Rule:
         lambda: [torch.empty(2, 4, device="npu"), torch.empty(2, 4, device="npu")],
         scalar_workaround={"scale": 0.113377},
         name="rule",
-        numerics="exact",
     )
 
 

@@ -22,10 +22,7 @@ def _product(x: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def _first_is_a_row(match: fx_passes.Match) -> fx_passes.NoMatch | None:
-    tensors = match.tensors("x")
-    if isinstance(tensors, fx_passes.NoMatch):
-        return tensors
-    return None if tensors[0].dim() == 1 else fx_passes.NoMatch("`x` is no row")
+    return None if match.tensor("x").dim() == 1 else fx_passes.NoMatch("`x` is no row")
 
 
 def _difference(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -244,7 +245,7 @@ def test_report_is_data_and_text() -> None:
 
     report = raise_model(module).report
 
-    data = json.loads(json.dumps(report.to_dict()))
+    data = json.loads(json.dumps(asdict(report)))
 
     assert len(data["sites"]) == report.found()
     assert data["sites"][0]["kind"] == "norm"

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.fusions.parallel.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    WAIT,
+    build_collective,
+)
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import same_shape
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -20,7 +26,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-_WAIT = "_c10d_functional::wait_tensor"
 # vLLM's name of the group whose ranks `sequence_parallel_chunk_impl` cuts by.
 _TENSOR_PARALLEL = "tp:"
 
@@ -67,7 +72,7 @@ def _check_gather(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch
 
 
 def _check_own_chunk(match: Match) -> NoMatch | None:
-    unmet = _dimension_problem(match) or first_unmet(match, Requirement.same_shape("x", "own"))
+    unmet = _dimension_problem(match) or same_shape(match, "x", "own")
     group = match.bound["group"]
     if unmet is None and not str(group).startswith(_TENSOR_PARALLEL):
         return NoMatch(f"gathered from the group {group!r}; the chunk is that of a rank of `tp`")
@@ -80,7 +85,7 @@ def _check_chunk_residual(match: Match, *, whole_residuals: bool) -> NoMatch | N
             "whether the residual is cut to a part is known at run time only; an engine without "
             "sequence parallelism says so by `whole_residuals=True`"
         )
-    return first_unmet(match, Requirement.same_shape("x", "residual"))
+    return same_shape(match, "x", "residual")
 
 
 def _rewrite_all_reduce(
@@ -90,25 +95,21 @@ def _rewrite_all_reduce(
     name, x = process_groups[str(bound["group"])], bound["x"]
     if "weight" in bound:
         x = build.call("aten::linear", x, bound["weight"], bound["bias"], val=value)
-    started = build.call("_c10d_functional::all_reduce", x, "sum", name, val=value)
-    return {"reduced": build.call(_WAIT, started, val=value)}
+    return {"reduced": build_collective(build, ALL_REDUCE, x, "sum", name, val=value)}
 
 
 def _rewrite_gather(
     match: Match, build: GraphBuilder, *, process_groups: Mapping[str, str]
 ) -> dict[str, Node]:
-    bound, value = match.bound, match.value("whole")
-    name = process_groups[str(bound["group"])]
-    started = build.call(
-        "_c10d_functional::all_gather_into_tensor", bound["x"], bound["size"], name, val=value
-    )
-    return {"whole": build.call(_WAIT, started, val=value)}
+    name, value = process_groups[str(match.bound["group"])], match.value("whole")
+    arguments = (*match.arguments("x", "size"), name)
+    return {"whole": build_collective(build, ALL_GATHER, *arguments, val=value)}
 
 
 def _rewrite_own_chunk(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, replaced = match.bound, {"own": match.node("x")}
+    replaced = {"own": match.node("x")}
     if "whole" in match.needed:
-        arguments = [bound[name] for name in ("x", "dim", "size", "group")]
+        arguments = match.arguments("x", "dim", "size", "group")
         replaced["whole"] = build.call("vllm::all_gather", *arguments, val=match.value("whole"))
     return replaced
 
@@ -128,8 +129,7 @@ def collective_rules(
         whole_residuals: See `vllm_ascend_dialect`.
     """
     groups = dict(process_groups)
-    reduce = ("vllm::all_reduce", "_c10d_functional::all_reduce", _WAIT)
-    gather = ("vllm::all_gather", "_c10d_functional::all_gather_into_tensor", _WAIT)
+    reduce = ("vllm::all_reduce", ALL_REDUCE, WAIT)
     named = partial(_group_problem, process_groups=groups)
     reduced = partial(_rewrite_all_reduce, process_groups=groups)
     return (
@@ -170,6 +170,6 @@ def collective_rules(
             patterns=(_all_gather,),
             check=partial(_check_gather, process_groups=groups),
             rewrite=partial(_rewrite_gather, process_groups=groups),
-            operators=gather,
+            operators=("vllm::all_gather", ALL_GATHER, WAIT),
         ),
     )

@@ -17,23 +17,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.fusions.mx_quantized import mx_quantized
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import (
     build_dynamic_quant,
     dynamic_quant_problem,
 )
-from fx_passes.fusions.norms.add_rms_norm_quant import (
-    build_static_quant,
-    second_quant_problem,
-    static_quant_problem,
-)
+from fx_passes.fusions.norms.add_rms_norm_quant import build_static_quant, static_quant_problem
+from fx_passes.fusions.norms.residual_norm import alone, joined
 from fx_passes.fusions.norms.rms_norm_mx_quant import (
-    add_norm_mx_problem,
-    build_add_norm_mx,
+    ADD_KERNEL,
+    KERNEL,
     build_norm_mx,
     norm_mx_problem,
 )
-from fx_passes.fusions.quantized import row_quantized
+from fx_passes.fusions.quantized import MX_QUANTIZE, mx_quantized, row_quantized
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -62,22 +58,13 @@ def _engine_norm(
     return added[0], {"total": added[2]}
 
 
-def _npu_norm(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
-    """The form if vLLM-Ascend runs without operators of its own."""
-    added = label(torch.ops.npu.npu_add_rms_norm(x, residual, weight, epsilon), "total_source")
-    return added[0], {"total": added[2]}
-
-
-def _first_norm(x: Tensor, weight: Tensor, epsilon: float) -> Linked:
-    return torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0], {}
-
-
 def gathered(rows: Tensor, gather: bool, experts: bool) -> Linked:
     """Gather rows in a pattern; a link of `combine`."""
     return torch.ops.vllm.maybe_all_gather_and_maybe_unpad(rows, gather, experts), {}
 
 
-def _static(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
+def quantized(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
+    """Quantise by given scales in a pattern, as the engine writes it; a link of `combine`."""
     return None, {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
 
 
@@ -155,10 +142,6 @@ def _rewrite(
     return replaced
 
 
-def _two_static_problem(match: Match) -> NoMatch | None:
-    return static_quant_problem(match) or second_quant_problem(match)
-
-
 def _norm(
     x: Tensor, residual: Tensor, weight: Tensor, beta: Tensor | None, epsilon: float
 ) -> dict[str, Tensor]:
@@ -186,22 +169,20 @@ def _is_reduced(value: object, groups: frozenset[str]) -> bool:
 
 
 def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound = match.bound
-    arguments = [bound[name] for name in ("x", "residual", "weight", "epsilon")]
+    arguments = match.arguments("x", "residual", "weight", "epsilon")
     added = build.call("npu::npu_add_rms_norm", *arguments, val=match.value("added"))
     replaced = build.elements(added, {"rstd": 1, "total": 2})
     if "normed" in match.needed:
         normed = build.element(added, 0)
-        if isinstance(bound["beta"], Node):
-            value = normed.meta.get("val")
-            normed = build.call("aten::add.Tensor", normed, bound["beta"], val=value)
+        if isinstance(beta := match.bound["beta"], Node):
+            normed = build.call("aten::add.Tensor", normed, beta, val=normed.meta.get("val"))
         replaced["normed"] = normed
     return replaced
 
 
 _STATIC = _Ending(
     name="quantize",
-    closing=_static,
+    closing=quantized,
     check=static_quant_problem,
     kernel=build_static_quant,
     results=MappingProxyType({"quantized": 0, "total": 2}),
@@ -210,7 +191,7 @@ _STATIC = _Ending(
 _TWO_STATIC = _Ending(
     name="two_quantize",
     closing=_two_static,
-    check=_two_static_problem,
+    check=static_quant_problem,
     kernel=build_static_quant,
     results=MappingProxyType({"quantized": 0, "second": 1, "total": 2}),
     operators=_STATIC.operators,
@@ -226,10 +207,10 @@ _DYNAMIC = _Ending(
 _MX = _Ending(
     name="mx_quant",
     closing=mx_quantized,
-    check=add_norm_mx_problem,
-    kernel=build_add_norm_mx,
+    check=norm_mx_problem,
+    kernel=build_norm_mx,
     results=MappingProxyType({"quantized": 0, "scale": 2, "total": 1}),
-    operators=("npu::npu_dynamic_mx_quant", "npu::npu_add_rms_norm_dynamic_mx_quant"),
+    operators=(MX_QUANTIZE, ADD_KERNEL),
 )
 _FIRST_MX = _Ending(
     name="mx_quant",
@@ -237,7 +218,7 @@ _FIRST_MX = _Ending(
     check=norm_mx_problem,
     kernel=build_norm_mx,
     results=MappingProxyType({"quantized": 0, "scale": 1}),
-    operators=("npu::npu_dynamic_mx_quant", "npu::npu_rms_norm_dynamic_mx_quant"),
+    operators=(MX_QUANTIZE, KERNEL),
 )
 
 
@@ -252,12 +233,13 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
         closing = ending.closing
         own = (combine(_engine_norm, closing), combine(_engine_norm, gathered, closing))
         rules.append(ending.rule("norm", own, _NORM))
-        plain = [combine(_npu_norm, gathered, closing)]
+        # The form if vLLM-Ascend runs without operators of its own.
+        plain = [combine(joined, gathered, closing)]
         if "vllm::quantize" in ending.operators:
             # Other quantisations after such a norm are no words of the engine.
-            plain.append(combine(_npu_norm, closing))
+            plain.append(combine(joined, closing))
         rules.append(ending.rule("plain_norm", tuple(plain), "npu::npu_add_rms_norm"))
-    first = (combine(_first_norm, gathered, mx_quantized),)
+    first = (combine(alone, gathered, mx_quantized),)
     rules.append(_FIRST_MX.rule("gathered_first_norm", first, "npu::npu_rms_norm"))
     rules.append(
         Rule(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from fx_passes.dialects.vllm_ascend_norms import GATHER, gathered
+from fx_passes.dialects.vllm_ascend_norms import GATHER, gathered, quantized
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.rewriting.rule import Rule
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Node
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -21,16 +21,8 @@ _QUANTIZE = "vllm::quantize"
 _QINT8 = 12
 
 
-def _gathered(
-    x: Tensor,
-    gather: bool,
-    experts: bool,
-    scale: Tensor,
-    reciprocal: Tensor,
-    offset: Tensor,
-) -> dict[str, Tensor]:
-    rows, _ = gathered(x, gather, experts)
-    return {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
+def _given(x: Tensor) -> Linked:
+    return x, {}
 
 
 def _check_gathered(match: Match) -> NoMatch | None:
@@ -41,30 +33,17 @@ def _check_gathered(match: Match) -> NoMatch | None:
 
 
 def _rewrite_gathered(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, quantized = match.bound, match.tensor("quantized")
-    parameters = [bound[name] for name in ("scale", "reciprocal", "offset")]
-    shard = quantized.new_empty(match.tensor("x").shape)
-    own = build.call(_QUANTIZE, bound["x"], *parameters, val=shard)
-    return {"quantized": build.call(GATHER, own, bound["gather"], bound["experts"], val=quantized)}
-
-
-def _quantize(x: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> dict[str, Tensor]:
-    return {"quantized": torch.ops.vllm.quantize(x, scale, reciprocal, offset)}
+    known = match.tensor("quantized")
+    shard = known.new_empty(match.tensor("x").shape)
+    own = build.call(_QUANTIZE, *match.arguments("x", "scale", "reciprocal", "offset"), val=shard)
+    gathering = match.arguments("gather", "experts")
+    return {"quantized": build.call(GATHER, own, *gathering, val=known)}
 
 
 def _rewrite_quantize(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, value = match.bound, match.value("quantized")
-    quantized = build.call(
-        "npu::npu_quantize",
-        bound["x"],
-        bound["reciprocal"],
-        bound["offset"],
-        _QINT8,
-        -1,
-        div_mode=False,
-        val=value,
-    )
-    return {"quantized": quantized}
+    arguments = (*match.arguments("x", "reciprocal", "offset"), _QINT8, -1)
+    value = match.value("quantized")
+    return {"quantized": build.call("npu::npu_quantize", *arguments, div_mode=False, val=value)}
 
 
 def quantize_rules() -> tuple[Rule, ...]:
@@ -72,14 +51,14 @@ def quantize_rules() -> tuple[Rule, ...]:
     return (
         Rule(
             name="vllm_ascend_gathered_quantize",
-            patterns=(_gathered,),
+            patterns=(combine(_given, gathered, quantized),),
             check=_check_gathered,
             rewrite=_rewrite_gathered,
             operators=(_QUANTIZE, GATHER),
         ),
         Rule(
             name="vllm_ascend_quantize",
-            patterns=(_quantize,),
+            patterns=(combine(_given, quantized),),
             rewrite=_rewrite_quantize,
             operators=(_QUANTIZE, "npu::npu_quantize"),
         ),

@@ -8,6 +8,7 @@ import torch
 
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import same_dtype
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
-
-
-_NORM = "vllm_ir::rms_norm"
-_ADD_NORM = "vllm_ir::fused_add_rms_norm"
 
 
 def _norm(
@@ -37,54 +34,38 @@ def _add_norm(
 
 def _check(match: Match) -> NoMatch | None:
     """Return why the kernel does not compute this norm."""
-    x, weight, part = match.value("x"), match.value("weight"), match.bound["variance_size"]
-    if not isinstance(x, torch.Tensor):
-        return NoMatch("the value of `x` is unknown")
+    x, weight, part = match.tensor("x"), match.value("weight"), match.bound["variance_size"]
     if not isinstance(weight, torch.Tensor):
         return NoMatch("the norm has no weight, which the kernel requires")
     if part is not None and part != x.shape[-1]:
         return NoMatch(f"the variance is that of {part} of {x.shape[-1]} columns")
-    names = ("x", "residual", "weight") if "residual" in match.bound else ("x", "weight")
-    values = {name: match.value(name) for name in names}
-    dtypes = {name: each.dtype for name, each in values.items() if isinstance(each, torch.Tensor)}
-    if len(set(dtypes.values())) > 1:
-        found = ", ".join(f"`{name}` {dtype}" for name, dtype in dtypes.items())
-        return NoMatch(f"the kernel takes one dtype, found {found}")
-    return None
+    residual = ("residual",) if "residual" in match.bound else ()
+    return same_dtype(match, "x", *residual, "weight")
 
 
-def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound = match.bound
-    arguments = [bound[name] for name in ("x", "weight", "epsilon")]
-    return {"normed": build.element(build.call("npu::npu_rms_norm", *arguments), 0)}
-
-
-def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound = match.bound
-    arguments = [bound[name] for name in ("x", "residual", "weight", "epsilon")]
-    added = build.call("npu::npu_add_rms_norm", *arguments)
-    return build.elements(added, {"normed": 0, "total": 2})
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    if "residual" in match.bound:
+        arguments = match.arguments("x", "residual", "weight", "epsilon")
+        added = build.call("npu::npu_add_rms_norm", *arguments)
+        return build.elements(added, {"normed": 0, "total": 2})
+    normed = build.call("npu::npu_rms_norm", *match.arguments("x", "weight", "epsilon"))
+    return {"normed": build.element(normed, 0)}
 
 
 def ir_norm_rules() -> tuple[Rule, ...]:
     """Return the rules for `vllm_ir::fused_add_rms_norm` and `vllm_ir::rms_norm`."""
-    return (
+    return tuple(
         Rule(
-            name="vllm_ir_add_rms_norm",
-            patterns=(_add_norm,),
+            name=f"vllm_ir_{name}",
+            patterns=(pattern,),
             check=_check,
-            rewrite=_rewrite_add_norm,
-            operators=(_ADD_NORM, "npu::npu_add_rms_norm"),
+            rewrite=_rewrite,
+            operators=(operator, f"npu::npu_{name}"),
             numerics="rounding",
             accepts_cost=True,  # as many launches; the kernel also writes what no graph uses
-        ),
-        Rule(
-            name="vllm_ir_rms_norm",
-            patterns=(_norm,),
-            check=_check,
-            rewrite=_rewrite_norm,
-            operators=(_NORM, "npu::npu_rms_norm"),
-            numerics="rounding",
-            accepts_cost=True,  # as many launches; the kernel also writes what no graph uses
-        ),
+        )
+        for name, pattern, operator in (
+            ("add_rms_norm", _add_norm, "vllm_ir::fused_add_rms_norm"),
+            ("rms_norm", _norm, "vllm_ir::rms_norm"),
+        )
     )

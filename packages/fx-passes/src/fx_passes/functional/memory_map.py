@@ -11,11 +11,12 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.memory.effect import is_composite
 from fx_passes.memory.undeclared import RETURNS_MEMORY_OF_ARGUMENTS
-from fx_passes.torch_internals import OpOverload, has_kernel, schema_of
+from fx_passes.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from torch.fx import Graph
 
@@ -132,13 +133,7 @@ class MemoryMap:
 
     def view_of(self, base: Node, view: OpOverload, arguments: tuple[object, ...]) -> object:
         """Return where a view of a node would lie; a fake tensor, or None where not known."""
-        region = self.region(base)
-        if region is None:
-            return None
-        try:
-            return view(region, *map(value_of, arguments))
-        except RuntimeError:
-            return None
+        return _viewed(self.region(base), view, arguments, {})
 
     def run_view(self, node: Node, region: object) -> object:
         """Return where a view would lie if its argument lay there; None where not known."""
@@ -146,23 +141,24 @@ class MemoryMap:
             position = node.args[1]
             fits = isinstance(region, (list, tuple)) and isinstance(position, int)
             return region[position] if fits else None  # type: ignore[index]
-        if not isinstance(region, torch.Tensor) or not isinstance(node.target, OpOverload):
-            return None
-        try:
-            keywords = {name: value_of(each) for name, each in node.kwargs.items()}
-            return node.target(region, *map(value_of, node.args[1:]), **keywords)
-        except RuntimeError:
-            # The memory is laid out otherwise than the value of the functional graph was.
-            return None
+        return _viewed(region, node.target, node.args[1:], node.kwargs)
 
-    def same_place(self, left: Node, right: Node) -> bool:
-        """Return whether two nodes surely are the same part of the same memory."""
-        return (
-            self.root(left) is self.root(right)
-            and self.certain(left)
-            and self.certain(right)
-            and same_layout(self.region(left), self.region(right))
-        )
+    def same_memory(self, left: Node, right: Node) -> bool:
+        """Return whether two nodes surely are, or show a part of, the same memory."""
+        return self.root(left) is self.root(right) and self.certain(left) and self.certain(right)
+
+
+def _viewed(
+    region: object, view: object, arguments: Iterable[object], kwargs: Mapping[str, object]
+) -> object:
+    if not isinstance(region, torch.Tensor) or not isinstance(view, OpOverload):
+        return None
+    try:
+        keywords = {name: value_of(each) for name, each in kwargs.items()}
+        return view(region, *map(value_of, arguments), **keywords)
+    except RuntimeError:
+        # The memory is laid out otherwise than the value of the functional graph was.
+        return None
 
 
 def same_layout(left: object, right: object) -> bool:
@@ -170,8 +166,7 @@ def same_layout(left: object, right: object) -> bool:
     if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
         return False
     return (
-        left.dim() == right.dim()
-        and left.dtype == right.dtype
+        left.dtype == right.dtype
         and statically_known_true(sym_eq(tuple(left.shape), tuple(right.shape)))
         and statically_known_true(sym_eq(left.stride(), right.stride()))
         and statically_known_true(sym_eq(left.storage_offset(), right.storage_offset()))
@@ -180,13 +175,8 @@ def same_layout(left: object, right: object) -> bool:
 
 def is_view_operator(target: object) -> bool:
     """Return whether an operator always returns a view of its first argument."""
-    if not isinstance(target, OpOverload) or not target.is_view:
-        return False
     # Operators that are made of others may copy: reshape, contiguous, to.
-    return not has_kernel(
-        target.name(),  # type: ignore[no-untyped-call]
-        "CompositeImplicitAutograd",
-    )
+    return isinstance(target, OpOverload) and target.is_view and not is_composite(target)
 
 
 def _source_of_view(node: Node) -> tuple[Node | None, bool]:

@@ -42,14 +42,9 @@ def _has_tag(overload: OpOverload, name: str) -> bool:
     return tag is not None and tag in overload.tags
 
 
-def is_out(overload: OpOverload) -> bool:
+def _is_out(overload: OpOverload) -> bool:
     """Return whether an operator only writes the tensors that it is given for its results."""
     return _has_tag(overload, "out")
-
-
-def is_inplace(overload: OpOverload) -> bool:
-    """Return whether an operator writes its first argument and returns it."""
-    return _has_tag(overload, "inplace")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,13 +84,9 @@ class MutableCall:
 
     def results(self) -> int:
         """Return the number of results of the operator before the written values."""
-        if is_out(self.overload):
+        if _is_out(self.overload):
             return 0
         return max(1, len(schema_of(self.overload).returns))
-
-    def position_of(self, base: int) -> int:
-        """Return which result of the functional call is the new value of a base."""
-        return self.results() + base
 
     def write(self, graph: Graph, memory: Sequence[Node]) -> tuple[Node, ...]:
         """Put the call of the operator itself in place of the functional one.
@@ -118,7 +109,7 @@ class MutableCall:
         call.meta = {key: value for key, value in node.meta.items() if key != "val"}
         value = node.meta.get("val")
         results = self.results()
-        if is_out(self.overload):
+        if _is_out(self.overload):
             call.meta["val"] = value
             node.replace_all_uses_with(call)
         else:
@@ -127,7 +118,7 @@ class MutableCall:
             if known:
                 call.meta["val"] = known[0] if returns <= 1 else tuple(known[:results])
             first = keywords.get(get_mutable_args(self.overload)[0][0])
-            same = first if is_inplace(self.overload) and isinstance(first, Node) else None
+            same = first if _has_tag(self.overload, "inplace") and isinstance(first, Node) else None
             self._hand_on(graph, call, memory, same)
         created: list[Node] = []
         while before is not call:
@@ -160,7 +151,7 @@ class MutableCall:
         names, types = get_mutable_args(self.overload)
         keywords: dict[str, object] = dict(self.node.kwargs)
         del keywords["_all_bases"]
-        if is_out(self.overload):
+        if _is_out(self.overload):
             for name in names:
                 size, stride = keywords.pop(f"_{name}_size"), keywords.pop(f"_{name}_stride")
                 options = {each: keywords.pop(f"_{name}_{each}") for each in ("dtype", "device")}

@@ -70,8 +70,6 @@ class ReinplacePass(GraphPass):
     """
 
     name: str = "reinplace"
-    after: tuple[str, ...] = ()
-    repeats: bool = False
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Write values in place if possible; near misses are the copies that remain."""
@@ -171,7 +169,10 @@ class _Reinplacer:
         if not isinstance(base, Node) or not isinstance(source, Node) or node.kwargs:
             return
         view = _VIEWS_OF_SCATTERS[node.target]  # type: ignore[index]
-        written = self._is_written(base, source, view, tuple(arguments))
+        # The part of `base` that the scatter replaces may be the new value already.
+        written = self._map.same_memory(base, source) and same_layout(
+            self._map.view_of(base, view, tuple(arguments)), self._map.region(source)
+        )
         problem = self._problem(node, node, base, (source,) if not written else ())
         if problem is not None:
             self._miss(node, problem)
@@ -195,17 +196,6 @@ class _Reinplacer:
         node.replace_all_uses_with(base)
         self._graph.erase_node(node)
 
-    def _is_written(
-        self, base: Node, source: Node, view: OpOverload, arguments: tuple[object, ...]
-    ) -> bool:
-        """Return whether the part of `base` that a scatter replaces is the new value already."""
-        return (
-            self._map.root(base) is self._map.root(source)
-            and self._map.certain(base)
-            and self._map.certain(source)
-            and same_layout(self._map.view_of(base, view, arguments), self._map.region(source))
-        )
-
     def _write_call(self, call: MutableCall) -> None:
         node = call.node
         elements = {each.args[1]: each for each in node.users if each.target is operator.getitem}
@@ -215,7 +205,8 @@ class _Reinplacer:
         memory: list[Node] = []
         written: list[Node] = []
         for number, base in enumerate(call.bases):
-            new = elements.get(call.position_of(number))
+            # Behind the results of the operator come the new values of the bases.
+            new = elements.get(call.results() + number)
             others = [each for each in call.bases if each is not base]
             problem = self._problem(node, new, base, (*call.read, *others))
             region = self._map.region(base)
@@ -347,7 +338,11 @@ class _Reinplacer:
 
     def _drop_copy(self, memory: Node, copy: Node) -> None:
         source = copy.args[1]
-        if isinstance(source, Node) and self._map.same_place(memory, source):
+        if (
+            isinstance(source, Node)
+            and self._map.same_memory(memory, source)
+            and (same_layout(self._map.region(memory), self._map.region(source)))
+        ):
             self._match(copy, removed=(copy,), created=())
             copy.replace_all_uses_with(memory)
             self._graph.erase_node(copy)
@@ -395,17 +390,13 @@ def _carried(node: Node) -> dict[str, object]:
 
 
 def _same_size(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return left.dim() == right.dim() and statically_known_true(
-        sym_eq(tuple(left.shape), tuple(right.shape))
-    )
+    return statically_known_true(sym_eq(tuple(left.shape), tuple(right.shape)))
 
 
 def _same_strides(left: object, right: object) -> bool:
     if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
         return False
-    return left.dim() == right.dim() and statically_known_true(
-        sym_eq(left.stride(), right.stride())
-    )
+    return statically_known_true(sym_eq(left.stride(), right.stride()))
 
 
 def _overlaps_itself(value: torch.Tensor) -> bool:

@@ -1,11 +1,10 @@
 """Fusions for NPUs, one a file, each a function that returns rules."""
 
 from fx_passes.fusions.activations.clipped_swiglu import fuse_clipped_swiglu
-from fx_passes.fusions.activations.geglu import fuse_geglu
-from fx_passes.fusions.activations.swiglu import fuse_swiglu
-from fx_passes.fusions.activations.swiglu_mx_quant import fuse_swiglu_mx_quant
+from fx_passes.fusions.activations.gated_halves import fuse_geglu, fuse_swiglu
 from fx_passes.fusions.activations.swiglu_quant import (
     fuse_swiglu_dynamic_quant,
+    fuse_swiglu_mx_quant,
     fuse_swiglu_quant,
 )
 from fx_passes.fusions.heads.batch_matmul_transpose import fuse_batch_matmul_transpose
@@ -17,14 +16,15 @@ from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_n
 from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.norms.add_rms_norm_cast import fuse_add_rms_norm_cast
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
-from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
-from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
+from fx_passes.fusions.norms.add_rms_norm_quant import (
+    fuse_add_rms_norm_quant,
+    fuse_add_rms_norm_two_quants,
+)
 from fx_passes.fusions.norms.rms_norm_mx_quant import (
     fuse_add_rms_norm_dynamic_mx_quant,
     fuse_rms_norm_dynamic_mx_quant,
 )
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.fusions.parallel.gathered_shard import remove_gather_of_own_shard
 from fx_passes.fusions.parallel.matmul_all_reduce import fuse_matmul_all_reduce
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup
@@ -32,7 +32,6 @@ from fx_passes.fusions.parallel.sequence_parallel import shard_all_reduce_norm
 
 __all__ = [
     "ParallelGroup",
-    "default_npu_pipeline",
     "fuse_add_rms_norm",
     "fuse_add_rms_norm_cast",
     "fuse_add_rms_norm_dynamic_mx_quant",

@@ -1,4 +1,4 @@
-"""The ways to cut a tensor into the two halves of a dimension, as links of patterns."""
+"""The ways to cut a tensor into halves or neighbours of a dimension, as links of patterns."""
 
 from __future__ import annotations
 
@@ -42,30 +42,50 @@ def _sliced(
     return (x, first, second), {}
 
 
+def neighbours(
+    x: Tensor,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    next_start: int | None,
+    next_end: int | None,
+) -> Linked:
+    """Cut a tensor into its elements at even and at odd positions; a first link of patterns."""
+    even = torch.ops.aten.slice.Tensor(x, dim, start, end, 2)
+    odd = torch.ops.aten.slice.Tensor(x, dim, next_start, next_end, 2)
+    return (x, even, odd), {}
+
+
 HALVES: tuple[Link, ...] = (_chunked, _split, _split_in_sizes, _sliced)
 """First links of patterns; their inputs are `x`, `dim`, and sizes or bounds of slices."""
 
 
 def slices_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
-    """Return why the slices of a match, if it has any, are not the halves of a dimension.
+    """Return why slices of a match, if it has any, are not the halves or neighbours they should be.
 
     Args:
         bound: What the parameters of the match stand for.
         size: The size of the dimension.
     """
-    if "start" not in bound:
+    if "next_start" in bound:
+        names, step = ("start", "end", "next_start", "next_end"), ":2"
+        parts, expected = "even and the odd elements", [[0, size, 1, size], [0, size - 1, 1, size]]
+    elif "middle" in bound:
+        names, step = ("start", "middle", "next_middle", "end"), ""
+        parts, expected = "two halves", [[0, size // 2, size // 2, size]]
+    else:
         return None
-    names = (("start", 0), ("middle", size), ("next_middle", 0), ("end", size))
-    cut = [place_in(bound[name], default, size) for name, default in names]
-    if cut == [0, size // 2, size // 2, size]:
+    first, first_end, second, second_end = (bound[name] for name in names)
+    pairs = zip((first, first_end, second, second_end), (0, size) * 2, strict=True)
+    if [_place_in(each, default, size) for each, default in pairs] in expected:
         return None
     return NoMatch(
-        f"the slices [{bound['start']}:{bound['middle']}] and "
-        f"[{bound['next_middle']}:{bound['end']}] are not the two halves of {size}"
+        f"the slices [{first}:{first_end}{step}] and [{second}:{second_end}{step}] are not the "
+        f"{parts} of {size}"
     )
 
 
-def place_in(bound: object, default: int, size: int) -> object:
+def _place_in(bound: object, default: int, size: int) -> object:
     """Return where in a dimension a bound of a slice is; symbolic ones are returned as they are."""
     if bound is None:
         return default

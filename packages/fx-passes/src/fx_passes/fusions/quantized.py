@@ -19,8 +19,15 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
-"""What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
+# What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects.
+_INT8 = (1, 12, torch.int8, torch.qint8)
+
+
+MX_QUANTIZE = "npu::npu_dynamic_mx_quant"
+"""The quantisation that graphs hold."""
+
+_BLOCK = 32
+_SCALE_ALGORITHMS = (0, 1)
 
 
 def static_quantized(
@@ -38,18 +45,24 @@ def row_quantized(values: Tensor, smooth: Tensor | None, dtype: object) -> Linke
     return None, {"quantized": quant[0], "scale": quant[1]}
 
 
+def mx_quantized(
+    values: Tensor, axis: int, mode: str, dtype: int, block: int, algorithm: int
+) -> Linked:
+    """Quantise by blocks in a pattern; a link of `combine`."""
+    quant = torch.ops.npu.npu_dynamic_mx_quant(
+        values, axis=axis, round_mode=mode, dst_type=dtype, block_size=block, scale_alg=algorithm
+    )
+    quant = label(quant, "quant")
+    return None, {"quantized": quant[0], "scale": quant[1]}
+
+
 def dynamic_dtype_problem(match: Match) -> NoMatch | None:
     """Return why an `npu_dynamic_quant` with bound `dtype` does not give int8, its default."""
     dtype = match.bound["dtype"]
-    if is_int8(dtype):
+    # By number as torch numbers it; True equals 1, and is no dtype.
+    if dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool)):
         return None
     return NoMatch(f"quantisation to {dtype}; the kernel gives int8")
-
-
-def is_int8(dtype: object) -> bool:
-    """Return whether a `dst_type` of `npu_dynamic_quant` is int8, its default."""
-    # By number as torch numbers it; True equals 1, and is no dtype.
-    return dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool))
 
 
 def quantize_problem(match: Match, values: str) -> NoMatch | None:
@@ -60,12 +73,26 @@ def quantize_problem(match: Match, values: str) -> NoMatch | None:
         values: Name of a tensor of as many dimensions as the one that is quantised.
     """
     rank, bound = match.tensor(values).dim(), match.bound
-    if bound["dtype"] not in INT8:
+    if bound["dtype"] not in _INT8:
         return NoMatch(f"quantisation to {bound['dtype']}; the kernel gives int8")
     if bound["axis"] not in {-1, rank - 1}:
         return NoMatch(f"quantisation along axis {bound['axis']} of {rank}, not the last")
     if not isinstance(bound["div_mode"], bool):
         return NoMatch(f"div_mode {bound['div_mode']} is not known")
+    return None
+
+
+def mx_quant_problem(match: Match) -> NoMatch | None:
+    """Return why the quantisation is not along the last dimension in the kernels' one manner."""
+    bound, x = match.bound, match.tensor("x")
+    # The rewrite needs their fake values.
+    match.results("quant")
+    if bound["axis"] not in {-1, x.dim() - 1}:
+        return NoMatch(f"quantisation along axis {bound['axis']} of {x.dim()}, not the last")
+    if bound["block"] != _BLOCK:
+        return NoMatch(f"blocks of {bound['block']}; the kernel has blocks of {_BLOCK}")
+    if bound["algorithm"] not in _SCALE_ALGORITHMS:
+        return NoMatch(f"scale_alg {bound['algorithm']}; the kernel has {_SCALE_ALGORITHMS}")
     return None
 
 

@@ -20,37 +20,36 @@ if TYPE_CHECKING:
     from fx_passes.torch_internals import OpOverload
 
 
-def preparing_operators() -> frozenset[OpOverload]:
-    """Return the operators that rewrites prepare arguments with.
+aten = torch.ops.aten
+PREPARING_OPERATORS = frozenset(
+    {
+        aten.reciprocal.default,
+        aten._to_copy.default,  # noqa: SLF001 - the name of the operator
+        aten.to.dtype,
+        aten.index_select.default,
+        aten.reshape.default,
+        aten.unsqueeze.default,
+        aten.slice.Tensor,
+        aten.select.int,
+        aten.cat.default,
+        aten.zeros_like.default,
+        aten.ones.default,
+        aten.triu.default,
+        aten.logical_not.default,
+    }
+)
+"""The operators that rewrites prepare arguments with.
 
-    Reciprocals and casts of scales, rows of caches, masks, zeros: deterministic, and small compared
-    with their users.
-    """
-    aten = torch.ops.aten
-    return frozenset(
-        {
-            aten.reciprocal.default,
-            aten._to_copy.default,  # noqa: SLF001 - the name of the operator
-            aten.to.dtype,
-            aten.index_select.default,
-            aten.reshape.default,
-            aten.unsqueeze.default,
-            aten.slice.Tensor,
-            aten.select.int,
-            aten.cat.default,
-            aten.zeros_like.default,
-            aten.ones.default,
-            aten.triu.default,
-            aten.logical_not.default,
-        }
-    )
+Reciprocals and casts of scales, rows of caches, masks, zeros: deterministic, and small compared
+with their users.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShareEqualCallsPass(GraphPass):
     """Replaces a call by an earlier one with the same operator and arguments.
 
-    Only for `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows
+    Only for `PREPARING_OPERATORS`: the reciprocal of a scale, the mask of each attention, the rows
     of a cache of cosines. Chains of them are shared from their beginning, and calls that a rewrite
     left without a user are removed. A call stays if its inputs are written in between, if its own
     result is written, or if a user could tell one result from two.
@@ -73,7 +72,7 @@ def _share(graph: Graph) -> int:
     aliases: AliasAnalysis | None = None
     seen: dict[str, Node] = {}
     shared = 0
-    for node in _calls(graph, *preparing_operators()):
+    for node in _calls(graph, *PREPARING_OPERATORS):
         first = seen.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
         if first is node:
             continue
@@ -90,8 +89,8 @@ def _share(graph: Graph) -> int:
 def _erase_unused(graph: Graph) -> int:
     """Remove calls that rewrites no longer use: arguments prepared for replaced operators."""
     erased = 0
-    multiply = torch.ops.aten.mul.Tensor
-    for node in reversed(_calls(graph, multiply, *preparing_operators())):
+    multiply = aten.mul.Tensor
+    for node in reversed(_calls(graph, multiply, *PREPARING_OPERATORS)):
         by_one = node.target is not multiply or literals_equal(node.args[1], 1)
         if not node.users and by_one:
             graph.erase_node(node)

@@ -2,62 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Range:
-    """The values of a dtype; of a complex one those of each of its two parts.
+class _Limits(NamedTuple):
+    """What a dtype has; it holds the values of those that have no more of anything.
+
+    Of a complex dtype, what each of its two parts has.
 
     Attributes:
         digits: Binary digits of the significand; of an integer, those of its largest magnitude.
-        smallest: The smallest positive value.
+        smallest: Less the smallest positive value.
         largest: The largest one.
-        lowest: The most negative one, 0 where there is none.
-        has_zero: Whether 0 is a value.
-        has_signed_zero: Whether -0 is one beside it.
-        has_infinity: Whether infinities are values.
-        has_nan: Whether NaN is.
-        is_complex: Whether a value has two parts.
+        lowest: Less the most negative one, 0 where there is none.
+        zero: Whether 0 is a value.
+        signed_zero: Whether -0 is one beside it.
+        infinity: Whether infinities are values.
+        nan: Whether NaN is.
+        two_parts: Whether it is complex.
     """
 
     digits: int
     smallest: float
     largest: float
     lowest: float
-    has_zero: bool = True
-    has_signed_zero: bool = False
-    has_infinity: bool = False
-    has_nan: bool = False
-    is_complex: bool = False
-
-    def holds(self, other: _Range) -> bool:
-        """Return whether each value of another range is one of this."""
-        return (
-            self.digits >= other.digits
-            and self.smallest <= other.smallest
-            and self.largest >= other.largest
-            and self.lowest <= other.lowest
-            and self.has_zero >= other.has_zero
-            and self.has_signed_zero >= other.has_signed_zero
-            and self.has_infinity >= other.has_infinity
-            and self.has_nan >= other.has_nan
-            and self.is_complex >= other.is_complex
-        )
+    zero: bool = True
+    signed_zero: bool = False
+    infinity: bool = False
+    nan: bool = False
+    two_parts: bool = False
 
 
-_INTEGERS = (
-    torch.uint8,
-    torch.uint16,
-    torch.uint32,
-    torch.uint64,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
+_INTEGERS = frozenset(
+    {
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+    }
 )
 # Binary digits of the significand, the implicit one included; `torch.finfo` of torch 2.13 gives too
 # small an `eps` for float8_e5m2fnuz.
@@ -75,13 +64,6 @@ _DIGITS = MappingProxyType(
 )
 # Floats of eight bits that have NaN and no infinity.
 _FINITE = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
-_PARTS = MappingProxyType(
-    {
-        torch.complex32: torch.float16,
-        torch.complex64: torch.float32,
-        torch.complex128: torch.float64,
-    }
-)
 
 
 def holds_every_value(wide: torch.dtype, dtype: torch.dtype) -> bool:
@@ -95,45 +77,40 @@ def holds_every_value(wide: torch.dtype, dtype: torch.dtype) -> bool:
     """
     if wide is dtype:
         return True
-    values, held = _range(dtype), _range(wide)
+    values, held = _limits(dtype), _limits(wide)
     if values is None or held is None:
         return False
     if dtype is torch.bool:
         # What is not zero is True again.
-        return held.has_zero
+        return held.zero
     # Casting to bool asks whether a value is zero.
-    return wide is not torch.bool and held.holds(values)
+    return wide is not torch.bool and all(
+        has >= wanted for has, wanted in zip(held, values, strict=True)
+    )
 
 
-def _range(dtype: torch.dtype) -> _Range | None:
+def _limits(dtype: torch.dtype) -> _Limits | None:
     if dtype is torch.bool:
-        return _Range(digits=1, smallest=1, largest=1, lowest=0)
+        return _Limits(1, smallest=-1, largest=1, lowest=0)
     if dtype in _INTEGERS:
         limits = torch.iinfo(dtype)
         digits = max(limits.max, -limits.min - 1).bit_length()
-        return _Range(digits=digits, smallest=1, largest=limits.max, lowest=limits.min)
-    if dtype in _PARTS:
-        return _float_range(_PARTS[dtype], is_complex=True)
-    if dtype in _DIGITS:
-        return _float_range(dtype)
+        return _Limits(digits, smallest=-1, largest=limits.max, lowest=-limits.min)
     if dtype is torch.float8_e8m0fnu:
         # Powers of two, without a zero or a sign.
-        return _Range(
-            digits=1, smallest=2.0**-127, largest=2.0**127, lowest=0, has_zero=False, has_nan=True
-        )
-    return None
-
-
-def _float_range(dtype: torch.dtype, *, is_complex: bool = False) -> _Range:
-    limits, digits = torch.finfo(dtype), _DIGITS[dtype]
-    return _Range(
-        digits=digits,
+        return _Limits(1, smallest=-(2.0**-127), largest=2.0**127, lowest=0, zero=False, nan=True)
+    real = dtype.to_real() if dtype.is_complex else dtype
+    if real not in _DIGITS:
+        return None
+    floats, digits = torch.finfo(real), _DIGITS[real]
+    return _Limits(
+        digits,
         # The smallest subnormal number.
-        smallest=limits.smallest_normal * 2.0 ** (1 - digits),
-        largest=limits.max,
-        lowest=limits.min,
-        has_signed_zero=not str(dtype).endswith("fnuz"),
-        has_infinity=dtype not in _FINITE,
-        has_nan=True,
-        is_complex=is_complex,
+        smallest=-floats.smallest_normal * 2.0 ** (1 - digits),
+        largest=floats.max,
+        lowest=-floats.min,
+        signed_zero=not str(real).endswith("fnuz"),
+        infinity=real not in _FINITE,
+        nan=True,
+        two_parts=dtype.is_complex,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from fx_passes.generic_passes.equal_calls import preparing_operators
+from fx_passes.generic_passes.equal_calls import PREPARING_OPERATORS
 from fx_passes.generic_passes.prepared_values import PreparedValues
 from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.graph_pass import GraphPass
@@ -19,7 +19,7 @@ from fx_passes.rewriting.weights import is_prepared_weight
 from fx_passes.torch_internals import FakeTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 
 _BUFFER = "_fx_passes_constant_"
@@ -35,7 +35,7 @@ class FoldConstantsPass(GraphPass):
     weight has changed, and costs no launch otherwise. If you capture the graph and replay it
     without this call, call `PreparedValues.refresh` before a replay; see `prepared_values_of`.
 
-    Only for `preparing_operators`, and for inputs only for results of at most one dimension. Values
+    Only for `PREPARING_OPERATORS`, and for inputs only for results of at most one dimension. Values
     that the graph itself writes or returns, and values of weights that it writes, stay in the step.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Foldable:
         graph = graph_module.graph
         weights = {*_tensors_of(graph_module)}
         if inputs:
-            weights |= {each for each in _inputs_of(graph) if is_prepared_weight(each)}
+            weights |= set(filter(is_prepared_weight, graph.find_nodes(op="placeholder")))
         if not weights:
             return cls(calls=(), held=())
         effects = EffectTable()
@@ -141,10 +141,6 @@ class _Foldable:
             node.graph.erase_node(node)
 
 
-def _inputs_of(graph: Graph) -> Iterator[Node]:
-    yield from graph.find_nodes(op="placeholder")
-
-
 def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
     """Return the tensors that a module holds and its graph reads, but those without memory."""
     found: dict[Node, torch.Tensor] = {}
@@ -159,7 +155,7 @@ def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
 
 
 def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
-    if node.target not in preparing_operators() or escapes(node, effects):
+    if node.target not in PREPARING_OPERATORS or escapes(node, effects):
         return False
     return aliases.writer_between(node, None, (node,)) is None
 

@@ -10,8 +10,9 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
 from fx_passes.graph_pass import GraphPass
-from fx_passes.matching.requirements import sizes_equal
+from fx_passes.matching.requirements import shapes_equal, sizes_equal
 from fx_passes.memory import AliasAnalysis, EffectTable, escapes, views_of
+from fx_passes.memory.undeclared import EMPTY_MEMORY
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
 from fx_passes.rewriting.checks.substitution import placement_problem
 from fx_passes.rewriting.recorded_values import record_again
@@ -161,7 +162,7 @@ class _Forwarding:
                 f"`{copy.name}` turns {before.dtype} on {before.device} into {after.dtype} on "
                 f"{after.device}"
             )
-        if before.dim() != after.dim() or not all(map(sizes_equal, before.shape, after.shape)):
+        if not shapes_equal(before.shape, after.shape):
             return f"`{copy.name}` spreads {list(before.shape)} over {list(after.shape)}"
         for size, old, new in zip(before.shape, before.stride(), after.stride(), strict=True):
             if not sizes_equal(old, new) and not sizes_equal(size, 1):
@@ -220,7 +221,7 @@ class _Forwarding:
         self._graph.erase_node(copy)
         for member in reversed(members):
             unused = member is not copy and not member.users and member.op == "call_function"
-            if unused and (self._is_view(member) or _is_empty_memory(member)):
+            if unused and (self._is_view(member) or member.target in EMPTY_MEMORY):
                 self._graph.erase_node(member)
                 removed.append(member)
         for node in removed:
@@ -231,9 +232,7 @@ class _Forwarding:
 
     def _visible(self, buffer: Node) -> str | None:
         """Return why the base of a view is read outside the graph, None if unknown."""
-        owner = buffer
-        while (base := self._effects.of(owner).view_of) is not None:
-            owner = base
+        owner = self._effects.owner(buffer)
         if owner.op not in {"placeholder", "get_attr"} or str(owner.target) in self._private:
             return None
         return (
@@ -275,15 +274,3 @@ class _Forwarding:
 
     def _miss(self, node: Node, reason: str) -> None:
         self._misses.append(NearMiss(anchor=node.name, reason=reason, nodes=(node.name,)))
-
-
-def _is_empty_memory(node: Node) -> bool:
-    aten = torch.ops.aten
-    return node.target in {
-        torch.empty,
-        torch.empty_like,
-        aten.empty.memory_format,
-        aten.empty_like.default,
-        aten.empty_strided.default,
-        aten.new_empty.default,
-    }

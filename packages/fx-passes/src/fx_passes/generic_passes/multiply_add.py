@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, is_dense
+from fx_passes.matching.requirements import dtype_in, is_dense, is_number, on_npu, same_dtype
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -30,13 +30,12 @@ def _check(match: Match) -> NoMatch | None:
     tensors = ["x", "addend", "y"]
     if isinstance(factor, torch.Tensor):
         tensors.append("factor")
-    elif isinstance(factor, bool) or not isinstance(factor, (int, float)):
+    elif not is_number(factor):
         return NoMatch(f"the factor is {factor}; it must be a number or a tensor")
-    return first_unmet(
-        match,
-        *(Requirement.on_npu(name) for name in tensors),
-        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-        Requirement.same_dtype(*tensors),
+    return (
+        on_npu(match, *tensors)
+        or dtype_in(match, "x", torch.bfloat16, torch.float16, torch.float32)
+        or same_dtype(match, *tensors)
     )
 
 
@@ -46,7 +45,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         # Whatever the operands are, the kernels give contiguous results.
         y = y.new_empty(y.shape)
     if isinstance(match.value("factor"), torch.Tensor):
-        arguments = (bound["addend"], bound["x"], bound["factor"])
+        arguments = match.arguments("addend", "x", "factor")
         return {"y": build.call("aten::addcmul", *arguments, val=y)}
     scaled = {"alpha": bound["factor"]}
     return {"y": build.call("aten::add.Tensor", bound["addend"], bound["x"], **scaled, val=y)}

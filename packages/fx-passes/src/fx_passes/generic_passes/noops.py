@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from fx_passes.generic_passes.exact_casts import holds_every_value
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import is_dense, sizes_equal
+from fx_passes.matching.requirements import is_dense, shapes_equal, sizes_equal
 from fx_passes.memory import needs_contiguous
 from fx_passes.rewriting.rule import Rule
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Check, Pattern, Rewrite
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
@@ -100,17 +102,16 @@ def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
 def _nothing_changes(match: Match) -> NoMatch | None:
     """Return the changes of a view, cast or copy besides the memory."""
     x, y = match.tensor("x"), match.tensor("y")
-    if x.dtype != y.dtype or x.dim() != y.dim() or not all(map(sizes_equal, x.shape, y.shape)):
+    if x.dtype != y.dtype or not shapes_equal(x.shape, y.shape):
         return NoMatch(f"{list(x.shape)} {x.dtype} becomes {list(y.shape)} {y.dtype}")
     # Also those of dimensions of size one, which operators and callers may read.
-    if not all(map(sizes_equal, x.stride(), y.stride())) or x.device != y.device:
+    if not shapes_equal(x.stride(), y.stride()) or x.device != y.device:
         return NoMatch(f"the strides {list(x.stride())} become {list(y.stride())}")
     return None
 
 
 def _product_is_its_factor(match: Match) -> NoMatch | None:
-    x = match.value("x")
-    if isinstance(x, torch.Tensor) and x.is_complex():
+    if match.tensor("x").is_complex():
         return NoMatch("the product of a complex infinity and one is not that infinity")
     return _nothing_changes(match)
 
@@ -138,12 +139,8 @@ def _laid_out_as_before(match: Match) -> NoMatch | None:
 
 
 def _every_value_comes_back(match: Match) -> NoMatch | None:
-    x, wide = match.value("x"), match.bound["wide"]
-    if (
-        not isinstance(x, torch.Tensor)
-        or not isinstance(wide, torch.dtype)
-        or not holds_every_value(wide, x.dtype)
-    ):
+    wide = match.bound["wide"]
+    if not isinstance(wide, torch.dtype) or not holds_every_value(wide, match.tensor("x").dtype):
         return NoMatch(f"{wide} does not hold every value")
     return _nothing_changes(match)
 
@@ -154,16 +151,11 @@ def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 
 def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    x, y = match.value("x"), match.value("y")
+    x, y = match.tensor("x"), match.tensor("y")
     # A reshape of what is not contiguous may be a view, laid out otherwise than the copy was.
-    as_before = (
-        isinstance(x, torch.Tensor)
-        and isinstance(y, torch.Tensor)
-        and is_dense(x)
-        and sizes_equal(x.storage_offset(), y.storage_offset())
-    )
-    known = y if as_before else None
-    return {"y": build.call("aten::reshape", match.bound["x"], match.bound["shape"], val=known)}
+    as_before = is_dense(x) and sizes_equal(x.storage_offset(), y.storage_offset())
+    arguments = match.arguments("x", "shape")
+    return {"y": build.call("aten::reshape", *arguments, val=y if as_before else None)}
 
 
 def remove_noops() -> tuple[Rule, ...]:
@@ -176,53 +168,21 @@ def remove_noops() -> tuple[Rule, ...]:
     exact, and no user can distinguish the results (`substitution_problem`). Places where the result
     differs are not near misses.
     """
-    removals = (
-        ("remove_reshape", (_reshape,), _nothing_changes),
-        ("remove_expand", (_expand,), _nothing_changes),
-        ("remove_slice", (_slice,), _nothing_changes),
-        ("remove_cast", (_cast,), _nothing_changes),
-        ("remove_unsqueeze_squeeze", (_unsqueeze_squeeze,), _nothing_changes),
-        ("remove_double_transpose", (_transpose_twice,), _nothing_changes),
-        ("remove_contiguous", (_contiguous,), _nothing_changes),
-        ("remove_copy", (_clone, _copying_cast, _cat_of_one), _nothing_changes),
-        ("remove_product_with_one", (_times_one,), _product_is_its_factor),
-        (
-            "remove_double_cast",
-            (_cast_forth_and_back, _copying_cast_forth_and_back),
-            _every_value_comes_back,
-        ),
-    )
-    merges = (
-        ("merge_reshapes", (_reshape_twice,), _laid_out_as_before),
-        (
-            "merge_copy_and_reshape",
-            (_reshape_of_copy, _reshape_of_contiguous),
-            _laid_out_as_before,
-        ),
-    )
+    casts = (_cast_forth_and_back, _copying_cast_forth_and_back)
+    copied = (_reshape_of_copy, _reshape_of_contiguous)
     return (
-        *(
-            Rule(
-                name=name,
-                patterns=patterns,
-                check=check,
-                rewrite=_one_reshape,
-                shares_memory=True,
-                reports_near_misses=False,
-            )
-            for name, patterns, check in merges
-        ),
-        *(
-            Rule(
-                name=name,
-                patterns=patterns,
-                check=check,
-                rewrite=_input,
-                shares_memory=True,
-                reports_near_misses=False,
-            )
-            for name, patterns, check in removals
-        ),
+        _rule("merge_reshapes", (_reshape_twice,), _laid_out_as_before, _one_reshape),
+        _rule("merge_copy_and_reshape", copied, _laid_out_as_before, _one_reshape),
+        _rule("remove_reshape", (_reshape,)),
+        _rule("remove_expand", (_expand,)),
+        _rule("remove_slice", (_slice,)),
+        _rule("remove_cast", (_cast,)),
+        _rule("remove_unsqueeze_squeeze", (_unsqueeze_squeeze,)),
+        _rule("remove_double_transpose", (_transpose_twice,)),
+        _rule("remove_contiguous", (_contiguous,)),
+        _rule("remove_copy", (_clone, _copying_cast, _cat_of_one)),
+        _rule("remove_product_with_one", (_times_one,), _product_is_its_factor),
+        _rule("remove_double_cast", casts, _every_value_comes_back),
     )
 
 
@@ -232,12 +192,20 @@ def remove_double_reciprocal() -> Rule:
     As rewrites leave it that invert a scale which an engine had inverted. Each reciprocal is
     rounded, so the numerics are `rounding`.
     """
+    return replace(_rule("remove_double_reciprocal", (_double_reciprocal,)), numerics="rounding")
+
+
+def _rule(
+    name: str,
+    patterns: tuple[Pattern, ...],
+    check: Check = _nothing_changes,
+    rewrite: Rewrite = _input,
+) -> Rule:
     return Rule(
-        name="remove_double_reciprocal",
-        patterns=(_double_reciprocal,),
-        check=_nothing_changes,
-        rewrite=_input,
-        numerics="rounding",
+        name=name,
+        patterns=patterns,
+        check=check,
+        rewrite=rewrite,
         shares_memory=True,
         reports_near_misses=False,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,7 +12,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from fx_passes.errors import PatternError
-from fx_passes.torch_internals import ConstantSource, FakeTensorMode, tree_leaves
+from fx_passes.torch_internals import (
+    ConstantSource,
+    FakeTensorMode,
+    tree_flatten,
+    tree_leaves,
+    tree_unflatten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,13 +38,27 @@ class TracedFunction:
     Attributes:
         graph: The graph; placeholders are the tensor parameters, by name.
         outputs: The nodes returned, flattened.
-        scalars: Literals in the graph that are parameters: maps (node, path in its arguments) to
-            the name. A path is the position or keyword, then positions in nested lists.
+        scalars: Literals in the graph that are parameters: maps (node, position among the leaves of
+            its arguments) to the name.
     """
 
     graph: Graph
     outputs: tuple[Node, ...]
-    scalars: Mapping[tuple[Node, tuple[int | str, ...]], str]
+    scalars: Mapping[tuple[Node, int], str]
+
+    def open_scalars(self) -> tuple[str, ...]:
+        """Let a placeholder stand for each scalar in the graph; return the names of these."""
+        opened: dict[str, Node] = {}
+        first = next(iter(self.graph.nodes))
+        for (node, position), name in self.scalars.items():
+            if name not in opened:
+                with self.graph.inserting_before(first):
+                    opened[name] = self.graph.placeholder(name)
+                opened[name].meta["val"] = 0.5
+            leaves, spec = tree_flatten((node.args, node.kwargs))
+            leaves[position] = opened[name]
+            node.args, node.kwargs = tree_unflatten(leaves, spec)
+        return tuple(opened)
 
 
 class ExampleTracer:
@@ -119,13 +138,14 @@ class ExampleTracer:
         """
         graph = self._graph(function, self._scalars, composite)
         floats = {k: v for k, v in self._scalars.items() if isinstance(v, float)}
-        found: dict[tuple[Node, tuple[int | str, ...]], str] = {}
+        found: dict[tuple[Node, int], str] = {}
         for name, value in floats.items():
             other = self._graph(
                 function, {**self._scalars, name: value * _OTHER_FLOAT + 1.0}, composite
             )
             for place in _differences(_name(function), name, graph, other):
-                if place in found or _at(*place) != value:
+                node, position = place
+                if place in found or tree_leaves((node.args, node.kwargs))[position] != value:
                     raise PatternError(
                         f"tracing {_name(function)}: it computes a literal from the scalar "
                         f"{name!r}; only its value itself may be an argument of operators"
@@ -165,52 +185,22 @@ class ExampleTracer:
         return graph
 
 
-def parameters_of(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names of a function's parameters."""
-    return tuple(inspect.signature(function).parameters)
-
-
 def _name(function: Callable[..., object]) -> str:
     return str(getattr(function, "__qualname__", repr(function)))
 
 
-def _at(node: Node, path: tuple[int | str, ...]) -> object:
-    first, *rest = path
-    value: object = node.kwargs[first] if isinstance(first, str) else node.args[first]
-    for position in rest:
-        if isinstance(value, (list, tuple)) and isinstance(position, int):
-            value = value[position]
-    return value
-
-
-def _differences(
-    function: str, scalar: str, first: Graph, second: Graph
-) -> list[tuple[Node, tuple[int | str, ...]]]:
+def _differences(function: str, scalar: str, first: Graph, second: Graph) -> list[tuple[Node, int]]:
     """Return where the literals of two graphs of one function differ."""
     left, right = list(first.nodes), list(second.nodes)
-    partner = dict(zip(left, right, strict=False))
-    if [n.target for n in left] != [n.target for n in right]:
+    if [node.target for node in left] != [node.target for node in right]:
         raise PatternError(
             f"tracing {function}: it calls other operators when the scalar {scalar!r} has another "
             "value"
         )
-    found: list[tuple[Node, tuple[int | str, ...]]] = []
-    for node in left:
-        pairs = [
-            ((key,), value, other)
-            for key, value, other in (
-                *zip(range(len(node.args)), node.args, partner[node].args, strict=True),
-                *((key, value, partner[node].kwargs[key]) for key, value in node.kwargs.items()),
-            )
-        ]
-        pending: list[tuple[tuple[int | str, ...], object, object]] = list(pairs)
-        while pending:
-            path, value, other = pending.pop(0)
-            if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
-                pending += [
-                    ((*path, position), *each)
-                    for position, each in enumerate(zip(value, other, strict=True))
-                ]
-            elif not isinstance(value, Node) and value != other:
-                found.append((node, path))
+    found: list[tuple[Node, int]] = []
+    for node, partner in zip(left, right, strict=True):
+        leaves, others = (tree_leaves((each.args, each.kwargs)) for each in (node, partner))
+        for position, (value, other) in enumerate(zip(leaves, others, strict=True)):
+            if not isinstance(value, Node) and value != other:
+                found.append((node, position))
     return found

@@ -18,9 +18,9 @@ from torch.fx import Graph, GraphModule
 from fx_passes.dialects.vllm_ascend import vllm_ascend_dialect
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass
 from fx_passes.graph_pass import GraphPass, RulePass
+from fx_passes.npu_pipeline import default_npu_pipeline
 from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.reports.report import PassReport, Report
 from fx_passes.rewriting.rule import Rule
@@ -78,8 +78,6 @@ class _ForeignPass(GraphPass):
     name: str
     call: CustomGraphPass
     takes_module: bool = False
-    after: tuple[str, ...] = ()
-    repeats: bool = False
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Call the pass, unless it says that it is not for the sizes at hand."""

@@ -15,7 +15,7 @@ from fx_passes.matching.pattern import CompiledPattern, matching_operator, read_
 from fx_passes.torch_internals import OpOverload, symbol_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from torch.fx import Graph, Node
 
@@ -157,7 +157,7 @@ class _Reader:
 
     def read(self, name: str) -> ReplacementPattern:
         text = f"{self._graph} {sorted(map(str, self._traced.scalars.items()))}"
-        self._open_scalars()
+        self._kinds.update(dict.fromkeys(self._traced.open_scalars(), "literal"))
         nodes = list(self._graph.nodes)
         for node in nodes:
             if node.op == "call_function" and _is_view(node):
@@ -176,31 +176,23 @@ class _Reader:
             compiled=compiled, sizes=self._sizes, shapes=self._shapes, text=text
         )
 
-    def _parameter(self, name: str, kind: str, value: object) -> Node:
+    def _parameter(self, name: str, value: object) -> Node:
         with self._graph.inserting_before(self._first):
             node = self._graph.placeholder(name)
         node.meta["val"] = value
-        self._kinds[name] = kind
+        self._kinds[name] = "any"
         return node
-
-    def _open_scalars(self) -> None:
-        nodes = {
-            name: self._parameter(name, "literal", 0.5)
-            for name in dict.fromkeys(self._traced.scalars.values())
-        }
-        for (node, path), name in self._traced.scalars.items():
-            _put(node, path, nodes[name])
 
     def _open_shape(self, node: Node) -> None:
         label = f"{self._prefix}_{node.name}"
         self._labels[label] = node
         value = node.meta["val"]
         self._shapes[label] = tuple(map(expression_of, value.shape))
-        node.args = (node.args[0], self._parameter(f"{label}_shape", "any", [1]))
+        node.args = (node.args[0], self._parameter(f"{label}_shape", [1]))
 
     def _open_size(self, node: Node) -> None:
         name = f"{self._prefix}_{node.name}_size"
-        node.replace_all_uses_with(self._parameter(name, "any", node.meta["val"]))
+        node.replace_all_uses_with(self._parameter(name, node.meta["val"]))
         self._sizes[name] = expression_of(node.meta["val"])
 
 
@@ -210,23 +202,3 @@ def _is_view(node: Node) -> bool:
         isinstance(target, OpOverload)
         and matching_operator(target) is torch.ops.aten.reshape.default
     )
-
-
-def _put(node: Node, path: Iterable[int | str], value: Node) -> None:
-    first, *rest = path
-    if isinstance(first, str):
-        node.kwargs = {**node.kwargs, first: _replaced(node.kwargs[first], rest, value)}  # type: ignore[dict-item]  # a node or a list with one
-    else:
-        args = list(node.args)
-        args[first] = _replaced(args[first], rest, value)  # type: ignore[call-overload]  # as above
-        node.args = tuple(args)
-
-
-def _replaced(argument: object, path: list[int | str], value: Node) -> object:
-    if not path or not isinstance(argument, (list, tuple)):
-        return value
-    items: list[object] = list(argument)
-    position = path[0]
-    if isinstance(position, int):
-        items[position] = _replaced(items[position], path[1:], value)
-    return items

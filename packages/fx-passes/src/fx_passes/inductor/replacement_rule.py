@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.fingerprint import fingerprint_of_code, fingerprint_of_functions
-from fx_passes.inductor.example_trace import ExampleTracer, parameters_of
+from fx_passes.inductor.example_trace import ExampleTracer
 from fx_passes.inductor.replacement_pattern import Conditions, ReplacementPattern
 from fx_passes.inductor.replacement_template import ReplacementTemplate
 from fx_passes.matching.match import NoMatch
@@ -15,7 +16,6 @@ from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Literal
 
     import torch
     from torch.fx import Node
@@ -39,12 +39,8 @@ class MatchForExtraCheck:
     kwargs: dict[str, object]
     outputs: tuple[Node, ...]
 
-    def output_nodes(self) -> list[Node]:
-        """Return the nodes that compute the results of the search function."""
-        return list(self.outputs)
-
     def output_node(self) -> Node:
-        """Return the first of them."""
+        """Return the node that computes the first result of the search function."""
         return self.outputs[0]
 
 
@@ -71,11 +67,13 @@ class _Replacement:
         self._examples = example_inputs
         self._extra_check = extra_check
         self._scalars = dict(scalars)
-        self.parameters = parameters_of(search_fn)
-        if parameters_of(replace_fn) != self.parameters:
+        self.parameters, found = (
+            tuple(signature(each).parameters) for each in (search_fn, replace_fn)
+        )
+        if found != self.parameters:
             raise PatternError(
                 f"reading a replacement: the search function has the parameters {self.parameters}, "
-                f"the replacement {parameters_of(replace_fn)}; they must be the same"
+                f"the replacement {found}; they must be the same"
             )
 
         self._variants: dict[tuple[tuple[str, torch.dtype], ...], _Traced | PatternError] = {}
@@ -180,7 +178,7 @@ class _Replacement:
         tensors = traced.conditions.tensors.items()
         parts = (
             *(pattern.text for pattern in traced.patterns),
-            str(traced.template),
+            str(traced.template.graph),
             *(str((name, each.dtype, each.device, each.dim())) for name, each in tensors),
             *map(str, traced.conditions.guards),
             # What the functions do on other dtypes is not traced yet.
@@ -199,7 +197,6 @@ def rule_from_replacement(
     *,
     name: str | None = None,
     operators: tuple[str, ...] = (),
-    numerics: Literal["exact", "rounding"] = "rounding",
 ) -> Rule:
     """Create a rule from arguments of `torch._inductor.pattern_matcher.register_replacement`.
 
@@ -227,7 +224,6 @@ def rule_from_replacement(
         scalar_workaround: Values of parameters that are numbers.
         name: Name of the rule; by default the qualified name of `search_fn`.
         operators: Operators that must exist, otherwise the rule does not run; see `Rule`.
-        numerics: Whether the replacement is bitwise identical; see `Rule`.
 
     Raises:
         PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also
@@ -244,7 +240,7 @@ def rule_from_replacement(
         check=replacement.check,
         rewrite=replacement.rewrite,
         operators=operators,
-        numerics=numerics,
+        numerics="rounding",
         accepts_cost=True,
         optional=True,
     )

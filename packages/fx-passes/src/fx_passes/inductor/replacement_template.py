@@ -1,10 +1,10 @@
-"""A traced replacement, as steps that are repeated at every match without tracing again."""
+"""A traced replacement, whose calls are repeated at every match without tracing again."""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
@@ -14,92 +14,53 @@ from fx_passes.graph_argument import value_of
 from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from torch.fx import Graph
 
     from fx_passes.inductor.example_trace import TracedFunction
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-@dataclass(frozen=True)
-class _Parameter:
-    name: str
-
-
-@dataclass(frozen=True)
-class _Result:
-    step: int
-
-
-@dataclass(frozen=True)
-class _Device:
-    """The device of the match's first tensor, where the trace had that of the examples."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    target: OpOverload | Callable[..., object]
-    args: tuple[object, ...]
-    kwargs: Mapping[str, object]
-    size: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReplacementTemplate:
-    """The steps of a replacement function.
+    """A replacement function as a graph whose calls are repeated at a match.
 
     Attributes:
-        steps: Calls, in order.
-        outputs: The parameter or step that computes each output.
+        graph: The graph; placeholders are parameters, by name.
+        outputs: The nodes that compute the outputs.
         first: Name of a tensor parameter, which determines the device of a match.
+        device: The device of the examples, where a match has its own.
     """
 
-    steps: tuple[_Step, ...]
-    outputs: tuple[_Parameter | _Result, ...]
+    graph: Graph
+    outputs: tuple[Node, ...]
     first: str
+    device: torch.device
 
     @classmethod
     def read(cls, name: str, traced: TracedFunction, device: torch.device) -> ReplacementTemplate:
-        """Read a template from a trace.
+        """Read a template from a trace; changes the graph.
 
         Raises:
             PatternError: The function creates constants, or calls something that is not an
                 operator.
         """
-        known: dict[Node, _Parameter | _Result] = {}
-        steps: list[_Step] = []
-        first = ""
-
-        def read(argument: object, node: Node, path: tuple[int | str, ...]) -> object:
-            if (node, path) in traced.scalars:
-                return _Parameter(traced.scalars[node, path])
-            if isinstance(argument, Node):
-                return known[argument]
-            if isinstance(argument, (list, tuple)):
-                return [read(each, node, (*path, at)) for at, each in enumerate(argument)]
-            return _Device() if argument == device else argument
-
         for node in traced.graph.nodes:
-            if node.op == "placeholder":
-                known[node] = _Parameter(str(node.target))
-                first = first or str(node.target)
-            elif node.op == "call_function":
-                known[node] = _Result(len(steps))
-                steps.append(
-                    _Step(
-                        target=node.target,
-                        args=tuple(read(each, node, (at,)) for at, each in enumerate(node.args)),
-                        kwargs={key: read(each, node, (key,)) for key, each in node.kwargs.items()},
-                        size=not isinstance(node.meta.get("val"), (torch.Tensor, tuple, list)),
-                    )
-                )
-            elif node.op != "output":
+            if node.op not in {"placeholder", "call_function", "output"}:
                 raise PatternError(
                     f"reading the replacement {name}: `{node.format_node()}` is no call of an "
                     "operator; make constants outside of it and pass them in"
                 )
-        outputs = tuple(known[node] for node in traced.outputs)
-        return cls(steps=tuple(steps), outputs=outputs, first=first)
+        first = next(iter(traced.graph.find_nodes(op="placeholder")), None)
+        traced.open_scalars()
+        return cls(
+            graph=traced.graph,
+            outputs=traced.outputs,
+            first="" if first is None else str(first.target),
+            device=device,
+        )
 
     def build(self, match: Match, builder: GraphBuilder) -> dict[str, Node]:
         """Create the nodes for a match; used as the rewrite of a rule.
@@ -109,50 +70,48 @@ class ReplacementTemplate:
         """
         tensor = match.value(self.first)
         device = tensor.device if isinstance(tensor, torch.Tensor) else None
-        results: list[object] = []
+        made: dict[Node, object] = {}
 
         def resolve(argument: object) -> object:
-            if isinstance(argument, _Parameter):
-                return match.bound[argument.name]
-            if isinstance(argument, _Result):
-                return results[argument.step]
-            if isinstance(argument, list):
+            if isinstance(argument, Node):
+                is_parameter = argument.op == "placeholder"
+                return match.bound[str(argument.target)] if is_parameter else made[argument]
+            if isinstance(argument, (list, tuple)):
                 return [resolve(each) for each in argument]
-            return device if isinstance(argument, _Device) else argument
+            return device if argument == self.device else argument
 
-        for step in self.steps:
-            args = tuple(map(resolve, step.args))
-            kwargs = {key: resolve(value) for key, value in step.kwargs.items()}
-            results.append(_create(step, args, kwargs, builder))
+        for node in self.graph.nodes:
+            if node.op == "call_function":
+                args = tuple(map(resolve, node.args))
+                kwargs = {key: resolve(value) for key, value in node.kwargs.items()}
+                made[node] = _create(node, args, kwargs, builder)
         created: dict[str, Node] = {}
         for index, output in enumerate(self.outputs):
-            node = resolve(output)
-            if not isinstance(node, Node):
-                raise RuleError(f"building a replacement: output {index} is {node!r}, no tensor")
-            created[str(index)] = node
-        return {name: node for name, node in created.items() if name in match.outputs}
-
-    def __str__(self) -> str:
-        lines = [f"{step.target}{step.args}{dict(step.kwargs)}" for step in self.steps]
-        return "\n".join((*lines, str(self.outputs)))
+            found = resolve(output)
+            if not isinstance(found, Node):
+                raise RuleError(f"building a replacement: output {index} is {found!r}, no tensor")
+            if str(index) in match.outputs:
+                created[str(index)] = found
+        return created
 
 
 def _create(
-    step: _Step, args: tuple[object, ...], kwargs: dict[str, object], builder: GraphBuilder
+    call: Node, args: tuple[object, ...], kwargs: dict[str, object], builder: GraphBuilder
 ) -> object:
-    if step.size:
-        return _number(step.target, args, builder)
-    if step.target is operator.getitem:
+    target: Any = call.target
+    if not isinstance(call.meta.get("val"), (torch.Tensor, tuple, list)):
+        return _number(target, args, builder)
+    if target is operator.getitem:
         source, position = args
         if isinstance(source, Node) and isinstance(position, int):
             return builder.element(source, position)
-    if not isinstance(step.target, OpOverload):
-        raise RuleError(f"building a replacement: {step.target} is no operator")
-    return builder.call(step.target, *args, **kwargs)
+    if not isinstance(target, OpOverload):
+        raise RuleError(f"building a replacement: {target} is no operator")
+    return builder.call(target, *args, **kwargs)
 
 
 def _number(
-    function: OpOverload | Callable[..., object], args: tuple[object, ...], builder: GraphBuilder
+    function: Callable[..., object], args: tuple[object, ...], builder: GraphBuilder
 ) -> object:
     """Compute a number from sizes: at once where they are known, else by a node."""
     values = [value_of(each) for each in args]

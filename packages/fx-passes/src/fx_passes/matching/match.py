@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class UnknownTensorError(RuleError):
-    """A match has no fake tensor of some name; in a check, the reason why there is no match."""
+class NoMatchError(RuleError):
+    """Something that a rule needs is unknown; in a check, the reason why there is no match."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,24 +77,24 @@ class Match:
         """Return the fake tensor of a parameter, output or label.
 
         Raises:
-            UnknownTensorError: There is none. A check need not catch it: the rule then does not
+            NoMatchError: There is none. A check need not catch it: the rule then does not
                 apply.
         """
         value = self.value(name)
         if isinstance(value, torch.Tensor):
             return value
-        raise UnknownTensorError(f"no tensor metadata for `{name}`")
+        raise NoMatchError(f"no tensor metadata for `{name}`")
 
     def results(self, name: str) -> tuple[torch.Tensor, ...]:
         """Return the fake tensors of an output or label that has several.
 
         Raises:
-            UnknownTensorError: As `tensor`.
+            NoMatchError: As `tensor`.
         """
         value = self.value(name)
         if isinstance(value, (tuple, list)):
             return tuple(value)
-        raise UnknownTensorError(f"no tensor metadata for `{name}`")
+        raise NoMatchError(f"no tensor metadata for `{name}`")
 
     def node(self, name: str) -> Node:
         """Return the node of a parameter.
@@ -107,12 +107,9 @@ class Match:
             return node
         raise RuleError(f"`{name}` is {node!r}, expected a node")
 
-    def tensors(self, *names: str) -> tuple[torch.Tensor, ...] | NoMatch:
-        """Return the fake tensors of some names, or why one is unknown."""
-        try:
-            return tuple([self.tensor(name) for name in names])
-        except UnknownTensorError as error:
-            return NoMatch(str(error))
+    def arguments(self, *names: str) -> list[object]:
+        """Return the nodes or literals of some parameters, for a call that takes them in a row."""
+        return [self.bound[name] for name in names]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from fx_passes.matching.pattern import (
     PatternElement,
     PatternNode,
     PatternParameter,
+    sources_of,
 )
 from fx_passes.matching.search_program import compile_search
 from fx_passes.memory.effect import EffectTable
@@ -29,11 +30,8 @@ if TYPE_CHECKING:
     from fx_passes.normal_form.operator_signature import SignatureTable
 
 
-class _Unset:
-    """The type of the marker for a pattern node that is not bound yet."""
-
-
-_UNSET = _Unset()
+# Stands for a pattern node that is not bound.
+_UNSET = object()
 # Orders of operands that a check may refuse one after the other.
 _MOST_OTHERS = 256
 
@@ -156,7 +154,7 @@ class Matcher:
             for node in missing:
                 # A literal is no node of the graph, so nothing uses it.
                 source = next(
-                    (s for s in _sources(node) if s.index in reached and not _is_literal(s)), None
+                    (s for s in sources_of(node) if s.index in reached and not _is_literal(s)), None
                 )
                 if source is not None:
                     optional = isinstance(node, PatternElement) and not node.users
@@ -246,22 +244,6 @@ def _calls_of(graph: Graph, call: PatternCall) -> list[Node]:
     return found
 
 
-def _sources(node: PatternNode) -> list[PatternNode]:
-    if isinstance(node, PatternElement):
-        return [] if node.source is None else [node.source]
-    if not isinstance(node, PatternCall):
-        return []
-    found: list[PatternNode] = []
-    pending = list(node.arguments)
-    while pending:
-        argument = pending.pop(0)
-        if isinstance(argument, PatternNode):
-            found.append(argument)
-        elif isinstance(argument, list):
-            pending += argument
-    return found
-
-
 def _ancestors(node: PatternNode) -> set[int]:
     """Return the numbers of a value and of all values that lead to it."""
     found: set[int] = set()
@@ -270,5 +252,5 @@ def _ancestors(node: PatternNode) -> set[int]:
         current = pending.pop()
         if current.index not in found:
             found.add(current.index)
-            pending += _sources(current)
+            pending += sources_of(current)
     return found

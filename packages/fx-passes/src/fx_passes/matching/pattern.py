@@ -18,7 +18,7 @@ from fx_passes.graph_argument import literals_equal
 from fx_passes.memory.effect import EffectTable
 from fx_passes.normal_form.normalize import normalize_nodes
 from fx_passes.normal_form.operator_signature import SignatureTable
-from fx_passes.torch_internals import OpOverload
+from fx_passes.torch_internals import OpOverload, tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+aten = torch.ops.aten
 _LABEL = "fx_passes_label"
 # What a parameter of each kind looks like while overloads are chosen. The shapes say nothing.
 _LITERALS = MappingProxyType(
@@ -156,40 +157,29 @@ class CompiledPattern:
         }
 
 
-def matching_operator(target: OpOverload) -> OpOverload:
-    """Return the operator that represents all equivalent ones in a pattern.
+# A view is a reshape that is known not to copy, so a pattern with a reshape matches both. The
+# overloads with a number for the second operand differ only in what they accept.
+_MATCHED_AS = MappingProxyType(
+    {
+        aten.view.default: aten.reshape.default,
+        # What AOT leaves of a reshape.
+        aten._unsafe_view.default: aten.reshape.default,  # noqa: SLF001 - the name of the operator
+        aten.split.sizes: aten.split_with_sizes.default,
+        aten.add.Scalar: aten.add.Tensor,
+        aten.mul.Scalar: aten.mul.Tensor,
+        aten.div.Scalar: aten.div.Tensor,
+    }
+)
 
-    A view is a reshape that is known not to copy, so a pattern with a reshape matches both. The
-    overloads with a number for the second operand differ only in what they accept.
-    """
-    aten = torch.ops.aten
-    if target is aten.view.default or target is aten._unsafe_view.default:  # noqa: SLF001
-        same = aten.reshape.default
-    elif target is aten.split.sizes:
-        same = aten.split_with_sizes.default
-    elif target is aten.add.Scalar:
-        same = aten.add.Tensor
-    elif target is aten.mul.Scalar:
-        same = aten.mul.Tensor
-    elif target is aten.div.Scalar:
-        same = aten.div.Tensor
-    else:
-        same = target
-    return same
+
+def matching_operator(target: OpOverload) -> OpOverload:
+    """Return the operator that represents all equivalent ones in a pattern."""
+    return _MATCHED_AS.get(target, target)
 
 
 def equivalent_operators(target: OpOverload) -> tuple[OpOverload, ...]:
     """Return all operators for which `matching_operator` gives this one, itself first."""
-    aten = torch.ops.aten
-    candidates = (
-        aten.view.default,
-        aten._unsafe_view.default,  # noqa: SLF001 - what AOT leaves of a reshape
-        aten.split.sizes,
-        aten.add.Scalar,
-        aten.mul.Scalar,
-        aten.div.Scalar,
-    )
-    return (target, *(each for each in candidates if matching_operator(each) is target))
+    return (target, *(each for each, same in _MATCHED_AS.items() if same is target))
 
 
 def _kind(parameter: inspect.Parameter) -> tuple[str, object]:
@@ -398,10 +388,10 @@ class _PatternReader:
             arguments=tuple(self._argument(argument) for argument in bound),
         )
         # a + alpha * b may only be turned round where the pattern says what alpha is.
-        call.commutative = matched is torch.ops.aten.mul.Tensor or (
-            matched is torch.ops.aten.add.Tensor and literals_equal(call.arguments[2], 1)
+        call.commutative = matched is aten.mul.Tensor or (
+            matched is aten.add.Tensor and literals_equal(call.arguments[2], 1)
         )
-        for used in _pattern_nodes(call.arguments):
+        for used in sources_of(call):
             if call not in used.users:
                 used.users.append(call)
         return call
@@ -414,9 +404,9 @@ class _PatternReader:
         return argument
 
 
-def _pattern_nodes(argument: object) -> list[PatternNode]:
-    if isinstance(argument, PatternNode):
-        return [argument]
-    if isinstance(argument, (list, tuple)):
-        return [node for element in argument for node in _pattern_nodes(element)]
-    return []
+def sources_of(node: PatternNode) -> list[PatternNode]:
+    """Return the values that a value of a pattern is computed from directly."""
+    if isinstance(node, PatternElement):
+        return [] if node.source is None else [node.source]
+    arguments = node.arguments if isinstance(node, PatternCall) else ()
+    return [each for each in tree_leaves(arguments) if isinstance(each, PatternNode)]

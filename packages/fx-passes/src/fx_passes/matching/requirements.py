@@ -1,8 +1,7 @@
-"""Requirements of kernels on their inputs, as data that can explain a violation."""
+"""Requirements of kernels on their inputs, each a function that explains a violation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,12 +10,10 @@ from fx_passes.graph_argument import nodes_in
 from fx_passes.matching.match import Match, NoMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
+    from typing import TypeGuard
 
     from torch.fx import Node
-
-
-Tensors = tuple[torch.Tensor, ...]
 
 
 def sizes_equal(left: object, right: object) -> bool:
@@ -26,6 +23,11 @@ def sizes_equal(left: object, right: object) -> bool:
         right_node = right.node.expr if isinstance(right, torch.SymInt) else right
         return bool(left_node == right_node)
     return left == right
+
+
+def shapes_equal(left: Sequence[object], right: Sequence[object]) -> bool:
+    """Return whether two shapes are known to be equal; adds no guard to symbolic sizes."""
+    return len(left) == len(right) and all(map(sizes_equal, left, right))
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -40,101 +42,71 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Requirement:
-    """A condition on the tensors of some names of a match.
-
-    Attributes:
-        names: Names of pattern parameters, outputs or labels.
-        problem: Returns the problem with their fake tensors, or None.
-    """
-
-    names: tuple[str, ...]
-    problem: Callable[[Tensors], str | None]
-
-    @classmethod
-    def same_shape(cls, *names: str) -> Requirement:
-        """All have the same shape; symbolic sizes must be the same expression."""
-
-        def problem(tensors: Tensors) -> str | None:
-            first = tensors[0]
-            for name, other in zip(names[1:], tensors[1:], strict=True):
-                if other.dim() != first.dim() or not all(
-                    map(sizes_equal, first.shape, other.shape)
-                ):
-                    return (
-                        f"`{names[0]}` has shape {list(first.shape)} and `{name}` "
-                        f"{list(other.shape)}; the kernel does not broadcast"
-                    )
-            return None
-
-        return cls(names=names, problem=problem)
-
-    @classmethod
-    def same_dtype(cls, *names: str) -> Requirement:
-        """All have the same dtype."""
-
-        def problem(tensors: Tensors) -> str | None:
-            for name, other in zip(names, tensors, strict=True):
-                if other.dtype != tensors[0].dtype:
-                    return (
-                        f"`{names[0]}` has dtype {tensors[0].dtype} and `{name}` {other.dtype}; "
-                        "the kernel takes one dtype"
-                    )
-            return None
-
-        return cls(names=names, problem=problem)
-
-    @classmethod
-    def dtype_in(cls, name: str, *dtypes: torch.dtype) -> Requirement:
-        """The dtype is one that the kernel takes."""
-
-        def problem(tensors: Tensors) -> str | None:
-            if tensors[0].dtype in dtypes:
-                return None
-            allowed = ", ".join(map(str, dtypes))
-            return f"`{name}` has dtype {tensors[0].dtype}; the kernel takes {allowed}"
-
-        return cls(names=(name,), problem=problem)
-
-    @classmethod
-    def rank(cls, name: str, rank: int) -> Requirement:
-        """The number of dimensions is the one that the kernel takes."""
-
-        def problem(tensors: Tensors) -> str | None:
-            if tensors[0].dim() == rank:
-                return None
-            return f"`{name}` has {tensors[0].dim()} dimensions; the kernel takes {rank}"
-
-        return cls(names=(name,), problem=problem)
-
-    @classmethod
-    def on_npu(cls, name: str) -> Requirement:
-        """The tensor is on an NPU, or on no device at all (a meta tensor)."""
-
-        def problem(tensors: Tensors) -> str | None:
-            kind = tensors[0].device.type
-            if kind in {"npu", "privateuseone", "meta"}:
-                return None
-            return f"`{name}` is on the device {kind!r}; the kernel runs on an NPU"
-
-        return cls(names=(name,), problem=problem)
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a literal is a number that a kernel takes; a bool is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def first_unmet(match: Match, *requirements: Requirement) -> NoMatch | None:
-    """Return why the first of some requirements is not met, or None when all are."""
-    for requirement in requirements:
-        tensors = match.tensors(*requirement.names)
-        if isinstance(tensors, NoMatch):
-            return tensors
-        problem = requirement.problem(tensors)
-        if problem is not None:
-            return NoMatch(problem, _nodes(match, requirement.names))
+def same_shape(match: Match, *names: str) -> NoMatch | None:
+    """Return which tensor has another shape than the first; symbolic sizes must be the same."""
+    first = match.tensor(names[0])
+    for name in names[1:]:
+        other = match.tensor(name)
+        if not shapes_equal(first.shape, other.shape):
+            reason = (
+                f"`{names[0]}` has shape {list(first.shape)} and `{name}` {list(other.shape)}; "
+                "the kernel does not broadcast"
+            )
+            return _unmet(match, names, reason)
     return None
 
 
-def _nodes(match: Match, names: tuple[str, ...]) -> tuple[Node, ...]:
+def same_dtype(match: Match, *names: str) -> NoMatch | None:
+    """Return which tensor has another dtype than the first."""
+    first = match.tensor(names[0]).dtype
+    for name in names[1:]:
+        other = match.tensor(name).dtype
+        if other != first:
+            reason = (
+                f"`{names[0]}` has dtype {first} and `{name}` {other}; the kernel takes one dtype"
+            )
+            return _unmet(match, names, reason)
+    return None
+
+
+def dtype_in(match: Match, name: str, *dtypes: torch.dtype) -> NoMatch | None:
+    """Return why the dtype is none that the kernel takes."""
+    dtype = match.tensor(name).dtype
+    if dtype in dtypes:
+        return None
+    allowed = ", ".join(map(str, dtypes))
+    return _unmet(match, (name,), f"`{name}` has dtype {dtype}; the kernel takes {allowed}")
+
+
+def rank_is(match: Match, rank: int, *names: str) -> NoMatch | None:
+    """Return which tensor has another number of dimensions than the kernel takes."""
+    for name in names:
+        found = match.tensor(name).dim()
+        if found != rank:
+            return _unmet(
+                match, (name,), f"`{name}` has {found} dimensions; the kernel takes {rank}"
+            )
+    return None
+
+
+def on_npu(match: Match, *names: str) -> NoMatch | None:
+    """Return which tensor is neither on an NPU nor on no device at all (a meta tensor)."""
+    for name in names:
+        kind = match.tensor(name).device.type
+        if kind not in {"npu", "privateuseone", "meta"}:
+            return _unmet(
+                match, (name,), f"`{name}` is on the device {kind!r}; the kernel runs on an NPU"
+            )
+    return None
+
+
+def _unmet(match: Match, names: tuple[str, ...], reason: str) -> NoMatch:
     found: list[Node] = []
     for name in names:
         found += nodes_in(match.bound.get(name, match.outputs.get(name, match.labels.get(name))))
-    return tuple(found)
+    return NoMatch(reason, tuple(found))

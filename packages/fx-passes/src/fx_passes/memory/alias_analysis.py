@@ -159,10 +159,6 @@ class AliasAnalysis:
             # Those who write the rest of the old group cannot be known from those who write it.
             self._writers_of = None
 
-    def fresh(self, node: Node) -> bool:
-        """Return whether the node's result shares memory with no argument."""
-        return self.group(node) is node
-
     def owns_memory(self, node: Node) -> bool:
         """Return whether a node surely shares memory with no other; a quick test by target."""
         if node.target is operator.getitem:
@@ -174,12 +170,7 @@ class AliasAnalysis:
 
     def surely_share(self, left: Node, right: Node) -> bool:
         """Return whether two nodes are or show the same memory for sure, and no copy of it."""
-        return self._owner(left) is self._owner(right)
-
-    def _owner(self, node: Node) -> Node:
-        while (source := self._effects.of(node).view_of) is not None:
-            node = source
-        return node
+        return self._effects.owner(left) is self._effects.owner(right)
 
     def writes_anywhere(self) -> bool:
         """Return whether the graph writes memory at all."""

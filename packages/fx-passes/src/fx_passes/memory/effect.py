@@ -10,7 +10,6 @@ import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.memory.graph_index import nodes_by_target
 from fx_passes.memory.python_call import PythonCall
 from fx_passes.memory.undeclared import (
     ALWAYS_VIEWS,
@@ -25,6 +24,7 @@ from fx_passes.torch_internals import (
     OpOverload,
     OpOverloadPacket,
     has_kernel,
+    nodes_by_target,
     schema_of,
 )
 
@@ -172,6 +172,12 @@ class EffectTable:
         found = self._operator(target)
         return found is None or not (found.written or found.barrier)
 
+    def owner(self, node: Node) -> Node:
+        """Return what owns the memory that a node surely is or shows, itself if none is known."""
+        while (source := self.of(node).view_of) is not None:
+            node = source
+        return node
+
     def of(self, node: Node) -> Effect:  # noqa: PLR0911 - one line for each kind of call
         """Return the effect of a node; where it is not known, the worst the arguments allow."""
         if node.op in _NO_CALL:
@@ -193,6 +199,8 @@ class EffectTable:
             return _NONE
         if target is operator.getitem:
             return self._of_getitem(node)
+        if target is getattr:
+            return _of_attribute(node)
         return self._of_python_function(node)
 
     def _of_operator(
@@ -223,12 +231,10 @@ class EffectTable:
 
     def _of_python_function(self, node: Node) -> Effect:
         call = PythonCall.of(node)
-        if call.kind == "pure":
-            return _NONE
-        if call.kind == "unknown":
+        if call is None:
             return _unknown(node)
-        if call.kind == "attribute":
-            return _of_attribute(node)
+        if call.pure:
+            return _NONE
         packet = call.packet
         if packet is not None:
             kwargs = dict(node.kwargs)
@@ -298,7 +304,7 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
     hidden = _hidden_writes(schema)
     returns = schema.returns
     returned = any(each.alias_info is not None for each in returns)
-    composite = _is_composite(overload)
+    composite = is_composite(overload)
     returns_memory = name in RETURNS_MEMORY_OF_ARGUMENTS or (
         composite
         and not returned
@@ -340,7 +346,7 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
     )
 
 
-def _is_composite(overload: OpOverload) -> bool:
+def is_composite(overload: OpOverload) -> bool:
     """Return whether torch spells an operator with others, so that its result may be anything."""
     name = overload.name()  # type: ignore[no-untyped-call]
     try:

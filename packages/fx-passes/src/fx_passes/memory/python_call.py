@@ -8,7 +8,7 @@ import math
 import operator
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,24 +21,16 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 
+# `iadd` and its like: those of which Python has a form that writes nothing, without the `i`.
 _IN_PLACE = frozenset(
     {
-        operator.iadd,
-        operator.iand,
-        operator.iconcat,
-        operator.ifloordiv,
-        operator.ilshift,
-        operator.imatmul,
-        operator.imod,
-        operator.imul,
-        operator.ior,
-        operator.ipow,
-        operator.irshift,
-        operator.isub,
-        operator.itruediv,
-        operator.ixor,
         operator.setitem,
         operator.delitem,
+        *(
+            getattr(operator, name)
+            for name in dir(operator)
+            if name.startswith("__i") and hasattr(operator, f"__{name[3:]}")
+        ),
     }
 )
 # They give a new value, of tensors too; other builtins may give back what they were given.
@@ -113,68 +105,67 @@ class PythonCall:
     """A call of a function that is not an operator.
 
     Attributes:
-        kind: `pure` if the result is new and nothing is written; `attribute` for `getattr`;
-            `torch` if torch defines it, so that it writes only declared arguments; else `unknown`.
+        pure: Whether the result is new and nothing is written.
         writes: The nodes that it writes according to Python: `inplace`, `out`, the name.
         in_place: Whether the result is the written tensor.
         packet: The operator of a function that torch implements in C++, or None.
     """
 
-    kind: Literal["pure", "attribute", "torch", "unknown"]
+    pure: bool = False
     writes: tuple[Node, ...] = ()
     in_place: bool = False
     packet: OpOverloadPacket | None = None
 
     @classmethod
-    def of(cls, node: Node) -> PythonCall:
-        """Read a call_function node whose target is no operator."""
-        target = node.target
-        if target is getattr:
-            return cls(kind="attribute")
+    def of(cls, node: Node) -> PythonCall | None:
+        """Read a call_function node whose target is no operator; None where torch does not own it.
+
+        Functions of torch write only declared arguments.
+        """
         try:
             return _known(node) or _of_torch(node)
         except TypeError:  # The target cannot be hashed.
-            return cls(kind="unknown")
+            return None
 
 
 def _known(node: Node) -> PythonCall | None:
     target = node.target
     if target in _IN_PLACE:
-        return PythonCall(kind="torch", writes=tuple(nodes_in(node.args[:1])), in_place=True)
+        return PythonCall(writes=tuple(nodes_in(node.args[:1])), in_place=True)
     if target in _COMPUTE or getattr(math, getattr(target, "__name__", ""), None) is target:
-        return PythonCall(kind="pure")
+        return PythonCall(pure=True)
     if target in _RETURN_ARGUMENTS:
-        return PythonCall(kind="torch")
+        return PythonCall()
     return None
 
 
-def _of_torch(node: Node) -> PythonCall:
+def _of_torch(node: Node) -> PythonCall | None:
     target = node.target
     name = str(getattr(target, "__name__", "_"))
     if isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType)):
         if not any(getattr(owner, name, None) is target for owner in BUILTIN_OWNERS):
-            return PythonCall(kind="unknown")
+            return None
         packet = getattr(torch.ops.aten, name, None)
         out = tuple(nodes_in(node.kwargs.get("out")))
         if isinstance(packet, OpOverloadPacket):
-            return PythonCall(kind="torch", writes=out, packet=packet)
+            return PythonCall(writes=out, packet=packet)
         if name.startswith("sym_"):
-            return PythonCall(kind="pure")
-        return PythonCall(kind="unknown" if name.endswith("_") else "torch", writes=out)
+            return PythonCall(pure=True)
+        return None if name.endswith("_") else PythonCall(writes=out)
     if str(getattr(target, "__module__", "")) not in _PYTHON_MODULES or name.endswith("_"):
-        return PythonCall(kind="unknown")
+        return None
     return _of_python_source(node, name)
 
 
-def _of_python_source(node: Node, name: str) -> PythonCall:
+def _of_python_source(node: Node, name: str) -> PythonCall | None:
     """Read a call of a function that torch defines in Python, by the names of its parameters."""
     target = node.target
     if not callable(target):
-        return PythonCall(kind="unknown")
+        return None
     try:
         bound = inspect.signature(target).bind(*node.args, **node.kwargs)
     except (TypeError, ValueError):
-        return PythonCall(kind="unknown")
+        return None
     bound.apply_defaults()
     # Of functions that dispatch by a flag, only the parameters of the dispatcher are known.
     given = {**bound.arguments, **node.kwargs}
@@ -186,4 +177,4 @@ def _of_python_source(node: Node, name: str) -> PythonCall:
     flag, kept = _KEEPS.get(name, ("", ()))
     if flag and given.get(flag) not in (None, False):
         writes += [each for parameter in kept for each in nodes_in(given.get(parameter))]
-    return PythonCall(kind="torch", writes=tuple(writes), in_place=in_place)
+    return PythonCall(writes=tuple(writes), in_place=in_place)

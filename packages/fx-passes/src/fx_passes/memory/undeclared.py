@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import torch
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -171,3 +173,17 @@ ALWAYS_VIEWS: frozenset[str] = frozenset(
     }
 )
 """Operators made of others that return views whatever their arguments are."""
+
+EMPTY_MEMORY: frozenset[object] = frozenset(
+    {
+        torch.empty,
+        torch.empty_like,
+        torch.ops.aten.empty.memory_format,
+        torch.ops.aten.empty_like.default,
+        torch.ops.aten.empty_permuted.default,
+        torch.ops.aten.empty_strided.default,
+        torch.ops.aten.new_empty.default,
+        torch.ops.aten.new_empty_strided.default,
+    }
+)
+"""What gives memory that holds nothing until a kernel writes it."""

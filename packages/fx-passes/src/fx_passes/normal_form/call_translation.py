@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,14 @@ from fx_passes.normal_form.operator_signature import overload_names
 from fx_passes.torch_internals import BUILTIN_OWNERS, OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch.fx import Node
 
+
+# The name of an operator and its arguments by position.
+_Spelled = tuple[str, tuple[object, ...]]
+_Spelling = Callable[..., "_Spelled | None"]
 
 _BINARY = types.MappingProxyType(
     {
@@ -87,12 +92,13 @@ def _call(name: str, args: tuple[object, ...], kwargs: Mapping[str, object]) -> 
     return None if packet is None else Call(packet=packet, args=args, kwargs=kwargs)
 
 
-def _silu(input: object, inplace: object = False) -> tuple[str, tuple[object, ...]] | None:  # noqa: A002
-    return ("silu_" if inplace is True else "silu", (input,))
+def _with_inplace(name: str) -> _Spelling:
+    """Return the translation of an activation that may write its input."""
 
+    def spelled(input: object, inplace: object = False) -> _Spelled:  # noqa: A002
+        return (f"{name}_" if inplace is True else name), (input,)
 
-def _relu(input: object, inplace: object = False) -> tuple[str, tuple[object, ...]] | None:  # noqa: A002
-    return ("relu_" if inplace is True else "relu", (input,))
+    return spelled
 
 
 def _softmax(
@@ -100,7 +106,7 @@ def _softmax(
     dim: object = None,
     _stacklevel: object = 3,
     dtype: object = None,
-) -> tuple[str, tuple[object, ...]] | None:
+) -> _Spelled | None:
     return None if dim is None else ("softmax", (input, dim, dtype))
 
 
@@ -109,7 +115,7 @@ def _dropout(
     p: object = 0.5,
     training: object = True,
     inplace: object = False,
-) -> tuple[str, tuple[object, ...]] | None:
+) -> _Spelled:
     return ("dropout_" if inplace is True else "dropout", (input, p, training))
 
 
@@ -121,7 +127,7 @@ def _embedding(
     norm_type: object = 2.0,
     scale_grad_by_freq: object = False,
     sparse: object = False,
-) -> tuple[str, tuple[object, ...]] | None:
+) -> _Spelled | None:
     del norm_type
     if max_norm is not None:
         return None
@@ -129,9 +135,7 @@ def _embedding(
     return "embedding", (weight, input, padding, scale_grad_by_freq, sparse)
 
 
-def _split(
-    tensor: object, split_size_or_sections: object, dim: object = 0
-) -> tuple[str, tuple[object, ...]] | None:
+def _split(tensor: object, split_size_or_sections: object, dim: object = 0) -> _Spelled:
     return "split", (tensor, split_size_or_sections, dim)
 
 
@@ -144,9 +148,9 @@ class CallTranslator:
 
     def __init__(self) -> None:
         functional = torch.nn.functional
-        self._functions: dict[object, Callable[..., tuple[str, tuple[object, ...]] | None]] = {
-            functional.silu: _silu,
-            functional.relu: _relu,
+        self._functions: dict[object, _Spelling] = {
+            functional.silu: _with_inplace("silu"),
+            functional.relu: _with_inplace("relu"),
             functional.softmax: _softmax,
             functional.dropout: _dropout,
             functional.embedding: _embedding,
@@ -191,19 +195,14 @@ class CallTranslator:
         if name in _CASTS and len(node.args) == 1 and not node.kwargs:
             return _call("to", (node.args[0], _CASTS[name]), {})
         if name == "type":
-            return self._type(node)
+            # A cast where it is given a dtype; else it tells a name, or takes one.
+            is_cast = isinstance(node.args[-1], torch.dtype) and len(node.args) == 2
+            return _call("to", node.args, {}) if is_cast and not node.kwargs else None
         if name == "where":
             return self._where(node)
         if not (_means_its_operator(name) and _takes_receiver_first(name)):
             return None
         return _call(name, node.args, node.kwargs)
-
-    @staticmethod
-    def _type(node: Node) -> Call | None:
-        """A cast where it is given a dtype; else it tells a name, or takes one."""
-        if len(node.args) != 2 or node.kwargs or not isinstance(node.args[1], torch.dtype):
-            return None
-        return _call("to", node.args, {})
 
     @staticmethod
     def _where(node: Node) -> Call | None:

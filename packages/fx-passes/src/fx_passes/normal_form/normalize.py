@@ -135,7 +135,7 @@ class _Normalizer:
         bound = signature.bind(args, kwargs)
         if bound is None:
             return
-        bound = signature.with_numbers(signature.with_lists(bound))
+        bound = signature.in_normal_form(bound)
         normal_args, normal_kwargs = signature.minimal(bound)
         if node.target is overload:
             if _same_dtypes(normal_args, normal_kwargs, node):

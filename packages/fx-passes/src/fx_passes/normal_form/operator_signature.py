@@ -105,28 +105,22 @@ class OperatorSignature:
             bound[position] = value
         return None if any(value is MISSING for value in bound) else tuple(bound)
 
-    def with_lists(self, bound: tuple[object, ...]) -> tuple[object, ...]:
-        """Return bound arguments with lists where a single number stood for one."""
-        if not self.repeated:
-            return bound
-        return tuple(
-            [value] * length if length and not isinstance(value, (list, tuple, NoneType)) else value
-            for value, length in zip(bound, self.repeated, strict=True)
-        )
+    def in_normal_form(self, bound: tuple[object, ...]) -> tuple[object, ...]:
+        """Return bound arguments as ATen graphs have them, where Dynamo graphs may have others.
 
-    def with_numbers(self, bound: tuple[object, ...]) -> tuple[object, ...]:
-        """Return bound arguments with dtypes replaced by numbers if the schema expects a number.
-
-        ATen graphs have the number, Dynamo graphs the original argument.
+        A list stands where a single number stood for one, and a number in place of a dtype if the
+        schema expects a number.
         """
-        if not any(type(value) is torch.dtype for value in bound):
+        if not self.repeated and not any(type(value) is torch.dtype for value in bound):
             return bound
-        return tuple(
-            number_of_dtype(value)
-            if isinstance(value, torch.dtype) and kind in {"int", "Optional[int]"}
-            else value
-            for value, kind in zip(bound, self.types, strict=True)
-        )
+        normal = list(bound)
+        for position, value in enumerate(bound):
+            if isinstance(value, torch.dtype) and self.types[position] in {"int", "Optional[int]"}:
+                normal[position] = number_of_dtype(value)
+            length = self.repeated[position] if self.repeated else 0
+            if length and not isinstance(value, (list, tuple, NoneType)):
+                normal[position] = [value] * length
+        return tuple(normal)
 
     def minimal(self, bound: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return `(args, kwargs)` of a bound call in normal form.

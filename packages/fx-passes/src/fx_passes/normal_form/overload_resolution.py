@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,39 +16,30 @@ if TYPE_CHECKING:
     from fx_passes.torch_internals import OpOverload, OpOverloadPacket
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, complex, torch.SymInt, torch.SymFloat, torch.SymBool))
+_INTEGERS = (int, torch.SymInt)
+_REALS = (*_INTEGERS, float, torch.SymFloat)
+# Schemas would take the number of a dtype as well, but then `x.view(-1)` were a cast.
+_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {
+        "Device": (torch.device, str),
+        "Layout": (torch.layout,),
+        "MemoryFormat": (torch.memory_format,),
+        "ScalarType": (torch.dtype,),
+        "SymInt": _INTEGERS,
+        "Tensor": (torch.Tensor,),
+        "bool": (bool, torch.SymBool),
+        "float": _REALS,
+        "int": _INTEGERS,
+        "number": (*_REALS, complex, torch.SymBool),
+        "str": (str,),
+    }
+)
 
 
 def _accepts_scalar(kind: str, value: object) -> bool:
-    if kind == "Tensor":
-        return isinstance(value, torch.Tensor)
-    if kind in {"int", "SymInt"}:
-        return _is_integer(value)
-    if kind == "float":
-        return isinstance(value, (float, torch.SymFloat)) or _is_integer(value)
-    if kind == "bool":
-        return isinstance(value, (bool, torch.SymBool))
-    if kind == "number":
-        return _is_number(value)
-    return _accepts_named(kind, value)
-
-
-def _accepts_named(kind: str, value: object) -> bool:
-    if kind == "ScalarType":
-        # Schemas would take its number as well, but then `x.view(-1)` were a cast.
-        return isinstance(value, torch.dtype)
-    if kind == "Device":
-        return isinstance(value, (torch.device, str))
-    if kind == "Layout":
-        return isinstance(value, torch.layout)
-    if kind == "MemoryFormat":
-        return isinstance(value, torch.memory_format)
-    return kind == "str" and isinstance(value, str)
+    if isinstance(value, bool) and kind not in {"bool", "number"}:
+        return False
+    return isinstance(value, _TYPES.get(kind, ()))
 
 
 def accepts(kind: str, value: object, *, broadcast: bool = False) -> bool:

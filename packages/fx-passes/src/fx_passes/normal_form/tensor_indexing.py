@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 ViewCall = tuple["OpOverload", tuple["Argument", ...]]
 
 
-def _is_full(index: slice) -> bool:
-    return index.start is None and index.stop is None and index.step is None
-
-
 def _is_number(value: object) -> bool:
     known = value_of(value)
     return isinstance(known, (int, torch.SymInt)) and not isinstance(known, bool)
@@ -73,7 +69,7 @@ def views_of_index(rank: int, index: object) -> list[ViewCall] | None:
     dimension = 0
     for each in expanded:
         if isinstance(each, slice):
-            if not _is_full(each):
+            if each != slice(None):
                 step = 1 if each.step is None else each.step
                 arguments = (dimension, each.start, each.stop, step)
                 views.append((aten.slice.Tensor, arguments if step != 1 else arguments[:3]))

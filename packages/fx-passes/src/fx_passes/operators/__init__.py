@@ -1,10 +1,5 @@
 """Operators that this package defines by an explicit call, and vendor kernels for them."""
 
-from fx_passes.operators.vendor_kernel import AngleCache, QkvCall, QkvHeads, VendorKernel
+from fx_passes.operators.vendor_kernel import QkvCall, VendorKernel
 
-__all__ = [
-    "AngleCache",
-    "QkvCall",
-    "QkvHeads",
-    "VendorKernel",
-]
+__all__ = ["QkvCall", "VendorKernel"]

@@ -37,41 +37,14 @@ _VLLM_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class QkvHeads:
-    """The sizes of a call of `fx_passes::split_qkv_rms_norm_rope`.
+class QkvCall:
+    """A call of `fx_passes::split_qkv_rms_norm_rope` that is about to be built.
 
     Attributes:
         num_heads: Query heads.
         num_kv_heads: Key and value heads.
         head_dim: Size of a head.
         rotary_dim: How much of each head is rotated.
-    """
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rotary_dim: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class AngleCache:
-    """The look-up of cosines and sines in a graph, one row per token.
-
-    Attributes:
-        positions: The row of each token, [T], integers.
-        table: [rows, rotary_dim]: cosines in the first half of a row, sines in the second.
-    """
-
-    positions: Node
-    table: Node
-
-
-@dataclass(frozen=True, kw_only=True)
-class QkvCall:
-    """A call of `fx_passes::split_qkv_rms_norm_rope` that is about to be built.
-
-    Attributes:
-        heads: The sizes.
         qkv: The projections, [T, (num_heads + 2 * num_kv_heads) * head_dim].
         q_weight: Weight of the norm of q, [head_dim].
         k_weight: Weight of the norm of k, [head_dim].
@@ -79,19 +52,23 @@ class QkvCall:
         k_bias: The same for k.
         angles: Gives cosines and sines, each [1, T, 1, rotary_dim]; builds them where the graph
             looks them up itself, so only a kernel that takes them asks for them.
-        cache: Where the graph looks them up; None where it does not, or by more than one position
-            for each token.
+        cache: Where the graph looks them up: the row of each token, [T], integers, and the rows,
+            [rows, rotary_dim], cosines in the first half and sines in the second; None where it
+            does not, or by more than one position for each token.
         eps: Epsilon of both norms: a number, or the node that gives it.
     """
 
-    heads: QkvHeads
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rotary_dim: int
     qkv: Node
     q_weight: Node
     k_weight: Node
     q_bias: Node | None
     k_bias: Node | None
     angles: Callable[[GraphBuilder], tuple[Node, Node]]
-    cache: AngleCache | None
+    cache: tuple[Node, Node] | None
     eps: float | Node
 
 
@@ -113,12 +90,12 @@ class VendorKernel:
 
     def fingerprint(self) -> str:
         """Return a hash of the kernel, another where it is not installed."""
-        functions = (self.problem, self.build)
-        return fingerprint_of_functions(functions, self.operator, self.devices, self.is_installed())
+        functions, installed = (self.problem, self.build), find_operator(self.operator) is not None
+        return fingerprint_of_functions(functions, self.operator, self.devices, installed)
 
-    def is_installed(self) -> bool:
-        """Return whether this process has the operator."""
-        return find_operator(self.operator) is not None
+    def why_not(self, call: QkvCall) -> str | None:
+        """Return why it cannot do a call in this process, or None."""
+        return "not installed" if find_operator(self.operator) is None else self.problem(call)
 
     def runs_on(self, soc: str) -> bool:
         """Return whether a device has it, by `torch.npu.get_device_name()`; empty is any device."""
@@ -126,48 +103,46 @@ class VendorKernel:
 
 
 def _sglang_problem(call: QkvCall) -> str | None:
-    heads = call.heads
-    if heads.head_dim & (heads.head_dim - 1):
-        return f"head_dim {heads.head_dim} is no power of two"
-    if heads.num_heads % heads.num_kv_heads:
-        return f"{heads.num_heads} heads are no multiple of {heads.num_kv_heads} key heads"
-    if heads.rotary_dim != heads.head_dim:
-        return f"{heads.rotary_dim} of {heads.head_dim} elements of a head are rotated"
+    if call.head_dim & (call.head_dim - 1):
+        return f"head_dim {call.head_dim} is no power of two"
+    if call.num_heads % call.num_kv_heads:
+        return f"{call.num_heads} heads are no multiple of {call.num_kv_heads} key heads"
+    if call.rotary_dim != call.head_dim:
+        return f"{call.rotary_dim} of {call.head_dim} elements of a head are rotated"
     return None
 
 
 def _sglang_build(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
-    sizes = call.heads
     cos, sin = call.angles(build)
     fused = build.call(
         "sglang::npu_split_qkv_rmsnorm_rope",
         call.qkv,
-        build.call("aten::reshape", sin, [-1, 1, 1, sizes.head_dim]),
-        build.call("aten::reshape", cos, [-1, 1, 1, sizes.head_dim]),
-        sizes.num_heads * sizes.head_dim,
-        sizes.num_kv_heads * sizes.head_dim,
-        sizes.head_dim,
+        build.call("aten::reshape", sin, [-1, 1, 1, call.head_dim]),
+        build.call("aten::reshape", cos, [-1, 1, 1, call.head_dim]),
+        call.num_heads * call.head_dim,
+        call.num_kv_heads * call.head_dim,
+        call.head_dim,
         eps=call.eps,
         q_weight=call.q_weight,
         k_weight=call.k_weight,
         q_bias=call.q_bias,
         k_bias=call.k_bias,
     )
-    return _cut_into_heads(fused, sizes, build)
+    return _cut_into_heads(fused, call, build)
 
 
 def _vllm_problem(call: QkvCall) -> str | None:
-    heads = call.heads
     if call.cache is None:
         return "it looks up one row of angles for each token, which this graph does not"
-    if heads.head_dim != _VLLM_HEAD_DIM:
-        return f"heads have {heads.head_dim} elements; it is called for {_VLLM_HEAD_DIM} only"
+    if call.head_dim != _VLLM_HEAD_DIM:
+        return f"heads have {call.head_dim} elements; it is called for {_VLLM_HEAD_DIM} only"
+    positions, table = call.cache
     tensors = {
         "qkv": call.qkv,
         "q_weight": call.q_weight,
         "k_weight": call.k_weight,
-        "the cache": call.cache.table,
-        "positions": call.cache.positions,
+        "the cache": table,
+        "positions": positions,
     }
     for name, node in tensors.items():
         value = node.meta.get("val")
@@ -181,36 +156,36 @@ def _vllm_problem(call: QkvCall) -> str | None:
 
 
 def _vllm_build(call: QkvCall, build: GraphBuilder, *, operator: str) -> tuple[Node, Node, Node]:
-    sizes, cache, qkv = call.heads, call.cache, call.qkv.meta["val"]
-    if cache is None:
+    if call.cache is None:
         raise ValueError(f"building {operator}: the graph looks up no angles")
-    widths = [count * sizes.head_dim for count in (sizes.num_heads, sizes.num_kv_heads)]
+    (positions, table), qkv = call.cache, call.qkv.meta["val"]
+    widths = [count * call.head_dim for count in (call.num_heads, call.num_kv_heads)]
     fused = build.call(
         operator,
         call.qkv,
-        cache.table,
-        cache.positions,
+        table,
+        positions,
         call.q_weight,
         call.k_weight,
         *widths,
-        sizes.head_dim,
+        call.head_dim,
         call.eps,
         q_bias=call.q_bias,
         k_bias=call.k_bias,
         val=tuple(qkv.new_empty((qkv.shape[0], width)) for width in (*widths, widths[1])),
     )
-    return _cut_into_heads(fused, sizes, build)
+    return _cut_into_heads(fused, call, build)
 
 
-def _cut_into_heads(fused: Node, sizes: QkvHeads, build: GraphBuilder) -> tuple[Node, Node, Node]:
+def _cut_into_heads(fused: Node, call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
     """Return q, k and v as [T, heads, head_dim] of a call that returns them as rows."""
 
     def heads(position: int, count: int) -> Node:
-        shape = [-1, count, sizes.head_dim]
+        shape = [-1, count, call.head_dim]
         return build.call("aten::reshape", build.element(fused, position), shape)
 
-    kv_heads = sizes.num_kv_heads
-    return heads(0, sizes.num_heads), heads(1, kv_heads), heads(2, kv_heads)
+    kv_heads = call.num_kv_heads
+    return heads(0, call.num_heads), heads(1, kv_heads), heads(2, kv_heads)
 
 
 def _vllm_kernel(operator: str, devices: tuple[str, ...] = ()) -> VendorKernel:
@@ -232,20 +207,3 @@ KNOWN_KERNELS: tuple[VendorKernel, ...] = (
     _vllm_kernel("vllm::qkv_rmsnorm_rope_simt", ("Ascend950",)),
     _vllm_kernel("vllm::qkv_rmsnorm_rope"),
 )
-
-
-def installed_kernel(kernels: tuple[VendorKernel, ...], call: QkvCall) -> VendorKernel | None:
-    """Return the first kernel whose operator exists in this process and which can do the call."""
-    for kernel in kernels:
-        if kernel.is_installed() and kernel.problem(call) is None:
-            return kernel
-    return None
-
-
-def why_no_kernel(kernels: tuple[VendorKernel, ...], call: QkvCall) -> str:
-    """Return, for kernels of which none can do a call, why each of them cannot."""
-    reasons = (
-        kernel.problem(call) if kernel.is_installed() else "not installed" for kernel in kernels
-    )
-    pairs = zip(kernels, reasons, strict=True)
-    return "; ".join(f"{kernel.operator}: {reason}" for kernel, reason in pairs)

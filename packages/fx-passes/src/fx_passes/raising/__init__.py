@@ -1,10 +1,9 @@
 """Raises plain models: rewrites plain torch code into `npu::` operators."""
 
-from fx_passes.raising.activations.geglu import raise_geglu
-from fx_passes.raising.activations.swiglu import raise_swiglu
 from fx_passes.raising.attention.attention import raise_attention
 from fx_passes.raising.attention.sink_attention import raise_sink_attention
 from fx_passes.raising.attention.spelt_attention import spelt_attention
+from fx_passes.raising.gated_pair import raise_geglu, raise_swiglu
 from fx_passes.raising.model_raising import RaisingResult, raise_model
 from fx_passes.raising.norms.rms_norm import raise_rms_norm
 from fx_passes.raising.norms.spelt_norm import spelt_rms_norm

@@ -41,15 +41,12 @@ def why_left(kind: SiteKind, node: Node) -> str:
         kind: The kind of the place.
         node: The node that marks it; see `find_sites`.
     """
-    found = next(filter(None, _EXPLANATIONS[kind](node)), None)
-    return f"{found or _is_not_known(kind, node)}; known is {_EXPECTED[kind]}"
+    explained = _EXPLANATIONS[kind](node) if kind in _EXPLANATIONS else iter(())
+    found = next(explained, f"no rule knows this spelling of {kind} by {_called(node)}")
+    return f"{found}; known is {_EXPECTED[kind]}"
 
 
-def _is_not_known(kind: SiteKind, node: Node) -> str:
-    return f"no rule knows this spelling of {kind} by {_called(node)}"
-
-
-def _norm(mean: Node) -> Iterator[str | None]:
+def _norm(mean: Node) -> Iterator[str]:
     aten = torch.ops.aten
     squares = mean.args[0]
     if not isinstance(squares, Node) or mean.target is not aten.mean.dim:
@@ -97,7 +94,7 @@ def _subtracts_mean(x: Node) -> bool:
     return x.args[1].target in {aten.mean.dim, aten.mean.default}
 
 
-def _rope(cat: Node) -> Iterator[str | None]:
+def _rope(cat: Node) -> Iterator[str]:
     aten = torch.ops.aten
     products = [user for user in _after(cat) if user.target is aten.mul.Tensor]
     if not products:
@@ -108,13 +105,9 @@ def _rope(cat: Node) -> Iterator[str | None]:
         yield f"`{products[0].name}`, the rotated part times the sines, is not added to x * cos"
 
 
-def _activation(node: Node) -> Iterator[str | None]:
-    del node
-    yield None
-
-
-def _attention(softmax: Node) -> Iterator[str | None]:
+def _attention(softmax: Node) -> Iterator[str]:
     aten = torch.ops.aten
+    filled = "the scores are filled where they are masked; a mask must be added to them"
     before = {node.target: node for node in _scores_before(softmax)}
     for target, reason in (
         (aten.tanh.default, "the scores are capped by tanh; no attention kernel does that"),
@@ -122,14 +115,8 @@ def _attention(softmax: Node) -> Iterator[str | None]:
             aten.where.self,
             "the scores are replaced where they are masked; a mask must be added to them",
         ),
-        (
-            aten.masked_fill.Scalar,
-            "the scores are filled where they are masked; a mask must be added to them",
-        ),
-        (
-            aten.masked_fill.Tensor,
-            "the scores are filled where they are masked; a mask must be added to them",
-        ),
+        (aten.masked_fill.Scalar, filled),
+        (aten.masked_fill.Tensor, filled),
         (
             aten.baddbmm.default,
             "the scores come with a bias of each head (ALiBi) out of one product (baddbmm)",
@@ -187,6 +174,6 @@ def _called(node: Node) -> str:
     return f"`{node.name}` ({node.target})" if isinstance(node.target, OpOverload) else node.name
 
 
-_EXPLANATIONS: Mapping[SiteKind, Callable[[Node], Iterator[str | None]]] = MappingProxyType(
-    {"norm": _norm, "rope": _rope, "activation": _activation, "attention": _attention}
+_EXPLANATIONS: Mapping[SiteKind, Callable[[Node], Iterator[str]]] = MappingProxyType(
+    {"norm": _norm, "rope": _rope, "attention": _attention}
 )

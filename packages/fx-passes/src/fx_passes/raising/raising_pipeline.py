@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fx_passes.fusions.activations.geglu import fuse_geglu
-from fx_passes.fusions.activations.swiglu import fuse_swiglu
-from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.fusions.activations.gated_halves import fuse_geglu, fuse_swiglu
 from fx_passes.graph_pass import NormalizePass, RulePass
+from fx_passes.npu_pipeline import default_npu_pipeline
 from fx_passes.pipeline import Pipeline
-from fx_passes.raising.activations.geglu import raise_geglu
-from fx_passes.raising.activations.swiglu import raise_swiglu
 from fx_passes.raising.attention.attention import raise_attention
 from fx_passes.raising.attention.sink_attention import raise_sink_attention
 from fx_passes.raising.attention.spelt_attention import spelt_attention
+from fx_passes.raising.gated_pair import raise_geglu, raise_swiglu
 from fx_passes.raising.norms.rms_norm import raise_rms_norm
 from fx_passes.raising.norms.spelt_norm import spelt_rms_norm
 from fx_passes.raising.rotary.rotary import raise_rotary

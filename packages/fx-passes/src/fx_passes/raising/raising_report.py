@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fx_passes.raising.sites import SITE_KINDS
@@ -56,10 +56,6 @@ class RaisingReport:
     def left(self, kind: SiteKind | None = None) -> tuple[Site, ...]:
         """Return the places that were not raised, of one kind or of all."""
         return tuple(site for site in self.sites if not site.raised and kind in {None, site.kind})
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report as plain data that JSON can hold."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

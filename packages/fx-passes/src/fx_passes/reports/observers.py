@@ -118,11 +118,7 @@ class VerifyObserver:
         if self._results is None:
             return None
         return self._results.problem(
-            graph_module.graph,
-            match,
-            replaced=replaced,
-            exact=match.exact,
-            seen=self._compared,
+            graph_module.graph, match, replaced=replaced, seen=self._compared
         )
 
 

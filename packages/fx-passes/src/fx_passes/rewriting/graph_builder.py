@@ -6,17 +6,16 @@ import operator
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
 from fx_passes.errors import RuleError
-from fx_passes.graph_argument import value_of
+from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.rewriting.recorded_values import fake_result
 from fx_passes.torch_internals import schema_of, tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from torch.fx import Graph
+    from torch.fx import Graph, Node
 
     from fx_passes.matching.match import Match
     from fx_passes.memory import AliasAnalysis
@@ -91,18 +90,14 @@ class GraphBuilder:
                 f"{schema_of(found)}"
             )
         normal_args, normal_kwargs = signature.minimal(bound)
-        value = self._infer(found, bound) if val is None else val
+        value = _inferred(found, normal_args, normal_kwargs) if val is None else val
         node = self._graph.call_function(found, normal_args, normal_kwargs)  # type: ignore[arg-type]
         return self._finish(node, value)
 
     def element(self, source: Node, position: int) -> Node:
         """Create a `getitem` of one result of a call that has several."""
-        value = source.meta.get("val")
-        element = None
-        if isinstance(value, (tuple, list)) and position < len(value):
-            element = value[position]
         node = self._graph.call_function(operator.getitem, (source, position))
-        return self._finish(node, element)
+        return self._finish(node, _value_of_element(source, position))
 
     def number(self, function: Callable[..., object], *args: object, val: object) -> Node:
         """Create a call that computes a symbolic number from others.
@@ -163,17 +158,12 @@ class GraphBuilder:
         """Return the fake value that a node has after `commit`."""
         for taken, source, position in self._taken:
             if taken is node:
-                values = source.meta.get("val")
-                if isinstance(values, (tuple, list)) and position < len(values):
-                    element: object = values[position]
-                    return element
-                return None
+                return _value_of_element(source, position)
         return value_of(node)
 
     def commit(self) -> None:
         """Let the outputs that `elements` took become elements of the new calls."""
         for node, source, position in self._taken:
-            values = source.meta.get("val")
             if node.target is operator.getitem and node.args[1] == position:
                 node.replace_input_with(node.args[0], source)  # type: ignore[arg-type]
             else:
@@ -181,8 +171,9 @@ class GraphBuilder:
                 node.args = (source, position)
                 if node.kwargs:
                     node.kwargs = {}
-            if isinstance(values, (tuple, list)) and position < len(values):
-                node.meta["val"] = values[position]
+            value = _value_of_element(source, position)
+            if value is not None:
+                node.meta["val"] = value
             if node is not self._before:
                 source.append(node)
 
@@ -199,15 +190,21 @@ class GraphBuilder:
         self.created.append(node)
         return node
 
-    def _infer(self, target: OpOverload, bound: tuple[object, ...]) -> object:
-        signature = self._signatures.of(target)
-        args, kwargs = signature.minimal(bound)
-        values = [value_of(argument) for argument in args]
-        keywords = {name: value_of(argument) for name, argument in kwargs.items()}
-        tensors = [
-            leaf for leaf in tree_leaves((values, keywords)) if isinstance(leaf, torch.Tensor)
-        ]
-        nodes = sum(isinstance(leaf, Node) for leaf in tree_leaves((args, kwargs)))
-        if len(tensors) < nodes and not tensors:
-            return None
-        return fake_result(target, values, keywords)
+
+def _value_of_element(source: Node, position: int) -> object:
+    """Return the fake value of one result of a call, or None where it is not known."""
+    values = source.meta.get("val")
+    if not isinstance(values, (tuple, list)) or position >= len(values):
+        return None
+    value: object = values[position]
+    return value
+
+
+def _inferred(target: OpOverload, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+    """Run an operator on the fake values of its arguments; None where none of them is known."""
+    values = [value_of(argument) for argument in args]
+    keywords = {name: value_of(argument) for name, argument in kwargs.items()}
+    known = any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves((values, keywords)))
+    if not known and next(nodes_in((args, kwargs)), None) is not None:
+        return None
+    return fake_result(target, values, keywords)

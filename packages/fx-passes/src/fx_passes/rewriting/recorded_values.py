@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.graph_argument import value_of
-from fx_passes.matching.requirements import sizes_equal
+from fx_passes.matching.requirements import shapes_equal, sizes_equal
 from fx_passes.torch_internals import FakeTensor, OpOverload, schema_of, tree_leaves
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _tensors(value: object) -> list[torch.Tensor]:
 def _same_sizes(left: object, right: object) -> bool:
     mine, theirs = _tensors(left), _tensors(right)
     return len(mine) == len(theirs) and all(
-        a.dtype == b.dtype and a.dim() == b.dim() and all(map(sizes_equal, a.shape, b.shape))
+        a.dtype == b.dtype and shapes_equal(a.shape, b.shape)
         for a, b in zip(mine, theirs, strict=True)
     )
 
@@ -103,7 +103,6 @@ def _alike(left: object, right: object) -> bool:
     if len(mine) != len(theirs) or not mine or not _same_sizes(left, right):
         return True
     return all(
-        all(map(sizes_equal, a.stride(), b.stride()))
-        and sizes_equal(a.storage_offset(), b.storage_offset())
+        shapes_equal(a.stride(), b.stride()) and sizes_equal(a.storage_offset(), b.storage_offset())
         for a, b in zip(mine, theirs, strict=True)
     )

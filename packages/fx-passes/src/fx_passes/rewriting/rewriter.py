@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.matching.match import Match, NoMatch, UnknownTensorError
+from fx_passes.matching.match import Match, NoMatch, NoMatchError
 from fx_passes.matching.matcher import Matcher, Miss
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.normal_form.operator_signature import SignatureTable
@@ -128,7 +128,7 @@ class _Rewriter:
     def _check(self, rule: Rule, match: Match) -> NoMatch | None:
         try:
             problem = rule.check(match)
-        except UnknownTensorError as error:
+        except NoMatchError as error:
             return NoMatch(str(error))
         except Exception as error:
             raise RuleError(
@@ -189,7 +189,7 @@ class _Rewriter:
         builder.commit()
         for node in placement.moved:
             before.prepend(node)
-        self._replace(rule, match, replacements, builder.created, removed)
+        self._replace(match, replacements, builder.created, removed)
         record_behind(recorded)
         aliases.forget_writes(gone)
         for name, node in replacements.items():
@@ -214,7 +214,6 @@ class _Rewriter:
 
     def _replace(
         self,
-        rule: Rule,
         match: Match,
         replacements: Mapping[str, Node],
         created: Sequence[Node],
@@ -228,16 +227,10 @@ class _Rewriter:
             # What the replaced node knew of itself is nearer than what all new nodes were given,
             # but for the fake value: a fused operator may lay out its result otherwise.
             if new in created:
-                new.meta.update({**old.meta, **_own_value(new)})
-        erase = self._graph.erase_node
+                own = {"val": new.meta["val"]} if "val" in new.meta else {}
+                new.meta.update({**old.meta, **own})
         for node in reversed(removed):
-            if node.users:
-                raise RuleError(
-                    f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the new "
-                    f"nodes use `{node.name}`, which the match removes; a rewrite may use what the "
-                    "pattern's parameters stand for, and nothing else"
-                )
-            erase(node)
+            self._graph.erase_node(node)
         self._removed.update(removed)
 
 
@@ -252,10 +245,6 @@ def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None
             f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: expected a dict with "
             f"a node for each of the outputs {sorted(match.needed)}, found {found}"
         )
-
-
-def _own_value(node: Node) -> dict[str, object]:
-    return {"val": node.meta["val"]} if "val" in node.meta else {}
 
 
 def _nearest(misses: Iterable[Miss], covered: set[Node]) -> tuple[NearMiss, ...]:

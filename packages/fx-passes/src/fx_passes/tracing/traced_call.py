@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from fx_passes.errors import TraceError
 from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.memory.effect import EffectTable
+from fx_passes.memory.undeclared import EMPTY_MEMORY
 from fx_passes.memory.view_users import views_of
 from fx_passes.rewriting.recorded_values import fake_result
 from fx_passes.torch_internals import (
@@ -32,19 +33,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
     from torch.fx import Graph, GraphModule, Node
-
-
-# Memory that holds nothing until a kernel writes it.
-_UNWRITTEN = frozenset(
-    {
-        torch.ops.aten.empty.memory_format,
-        torch.ops.aten.empty_like.default,
-        torch.ops.aten.empty_permuted.default,
-        torch.ops.aten.empty_strided.default,
-        torch.ops.aten.new_empty.default,
-        torch.ops.aten.new_empty_strided.default,
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,19 +225,21 @@ def _refuse_unseen_writes(graph: Graph, name: str, effects: EffectTable) -> None
     """Refuse memory that is read, or returned, and that no operator of the graph wrote."""
     for node in graph.nodes:
         value = value_of(node)
-        if node.target not in _UNWRITTEN or (isinstance(value, torch.Tensor) and not value.numel()):
+        if node.target not in EMPTY_MEMORY or (
+            isinstance(value, torch.Tensor) and not value.numel()
+        ):
             continue
         user = _first_use(node, effects)
         if user is not None and not _writes(user, node, effects):
             raise _unseen(name, f"{node.name} is read by {user.name} and was never written")
     written = {
-        _root(each, effects)
+        effects.owner(each)
         for node in effects.possible_writers(graph)
         for each in effects.of(node).writes
     }
     output = next(iter(reversed(graph.nodes)))
     for node in nodes_in(output.args):
-        root = _root(node, effects)
+        root = effects.owner(node)
         if root.op == "placeholder" and root not in written:
             raise _unseen(name, f"it returns memory of its input {root.name}, which stays as it is")
 
@@ -261,14 +251,7 @@ def _first_use(node: Node, effects: EffectTable) -> Node | None:
 
 
 def _writes(user: Node, node: Node, effects: EffectTable) -> bool:
-    return node in {_root(each, effects) for each in effects.of(user).writes}
-
-
-def _root(node: Node, effects: EffectTable) -> Node:
-    """Return what owns the memory that a node surely shows."""
-    while (source := effects.of(node).view_of) is not None:
-        node = source
-    return node
+    return node in {effects.owner(each) for each in effects.of(user).writes}
 
 
 def _unseen(name: str, found: str) -> TraceError:

@@ -244,7 +244,7 @@ _CLIPPED_CASES = (
             NearMissCase(
                 name="exchanged",
                 function=_NEIGHBOURS.exchanged,
-                reason="are not the even and the odd positions of 128",
+                reason="are not the even and the odd elements of 128",
             ),
             NearMissCase(
                 name="other_dimension", function=_Clipped(dim=0).by_silu, reason="along dimension 0"

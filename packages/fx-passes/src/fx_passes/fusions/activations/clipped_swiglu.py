@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.fusions.activations.gated_halves import halves_problem
-from fx_passes.fusions.halves import HALVES, Parts, place_in
+from fx_passes.fusions.halves import HALVES, Parts, neighbours
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, is_dense
+from fx_passes.matching.requirements import is_dense, is_number, same_shape
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
 # Atlas A2 and A3.
 _DEVICES = ("Ascend910B", "Ascend910_93")
-
-
-def _cut_in_neighbours(
-    x: Tensor,
-    dim: int,
-    gate_start: int | None,
-    gate_end: int | None,
-    up_start: int | None,
-    up_end: int | None,
-) -> Linked:
-    gate = torch.ops.aten.slice.Tensor(x, dim, gate_start, gate_end, 2)
-    up = torch.ops.aten.slice.Tensor(x, dim, up_start, up_end, 2)
-    return (x, gate, up), {}
 
 
 def _clipped(parts: Parts, limit: float, lower: float, upper: float) -> Linked:
@@ -64,7 +51,7 @@ def _by_kernel(parts: tuple[Tensor, Tensor], cat_dim: int, halved_dim: int) -> L
 
 _PATTERNS = tuple(
     combine(cut, _clipped, activation)
-    for cut in (_cut_in_neighbours, *HALVES)
+    for cut in (neighbours, *HALVES)
     for activation in (_by_sigmoid, _by_silu, _by_kernel)
 )
 
@@ -75,7 +62,7 @@ def _check(match: Match, *, soc: str) -> NoMatch | None:
         or _literal_problem(match)
         or halves_problem(match)
         # Of other parts, a concatenation may have the right size.
-        or first_unmet(match, Requirement.same_shape("y", "gate", "up"))
+        or same_shape(match, "y", "gate", "up")
         or _place_problem(match)
     )
 
@@ -91,11 +78,10 @@ def _literal_problem(match: Match) -> NoMatch | None:
     """Return why the kernel cannot have the limits, the factor and the addend."""
     bound = match.bound
     for name in ("limit", "lower", "upper", "alpha", "bias"):
-        number = bound.get(name, 0)
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
+        if not is_number(number := bound.get(name, 0)):
             return NoMatch(f"`{name}` is {number}; it must be a number")
-    limit, lower, upper = bound["limit"], bound["lower"], bound["upper"]
-    if not (isinstance(limit, (int, float)) and 0 < limit < math.inf):
+    limit, lower, upper = match.arguments("limit", "lower", "upper")
+    if not (is_number(limit) and 0 < limit < math.inf):
         return NoMatch(f"the gate is clipped at {limit}; the kernel takes positive numbers")
     if (lower, upper) != (-limit, limit):
         return NoMatch(
@@ -113,16 +99,6 @@ def _place_problem(match: Match) -> NoMatch | None:
             f"`x` has shape {list(x.shape)} and strides {list(x.stride())}; the kernel takes "
             "contiguous tensors of 2 dimensions or more"
         )
-    size = x.shape[-1]
-    if "gate_start" in bound:
-        names = (("gate_start", 0), ("gate_end", size), ("up_start", 0), ("up_end", size))
-        ends = [place_in(bound[name], default, size) for name, default in names]
-        if ends != [0, size, 1, size]:
-            return NoMatch(
-                f"the slices [{bound['gate_start']}:{bound['gate_end']}:2] and "
-                f"[{bound['up_start']}:{bound['up_end']}:2] are not the even and the odd positions "
-                f"of {size}"
-            )
     for name in ("cat_dim", "halved_dim"):
         if bound.get(name, -1) not in {-1, x.dim() - 1}:
             return NoMatch(f"the parts are joined or halved along dimension {bound[name]}")
@@ -138,7 +114,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         alpha=bound.get("alpha", 1.0),
         limit=bound["limit"],
         bias=bound.get("bias", 0.0),
-        interleaved="gate_start" in bound,
+        interleaved="next_start" in bound,
         val=match.value("y"),
     )
     return {"y": fused}

@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.fusions.activations.swiglu_halves import halves_problem, swiglu_pattern
 from fx_passes.fusions.quantized import (
+    MX_QUANTIZE,
     cast,
     dynamic_dtype_problem,
     inverse_scale,
+    mx_quant_problem,
+    mx_quantized,
     quantize_problem,
     row_quantized,
     static_quantized,
 )
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import dtype_in, rank_is, sizes_equal
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -32,16 +36,28 @@ _WIDTH_UNIT = 64
 _WIDEST = 8192
 
 
+def _activated(x: Tensor, dim: int) -> Linked:
+    return torch.ops.npu.npu_swiglu(x, dim), {}
+
+
+def _halves_problem(match: Match) -> NoMatch | None:
+    """Return why the halves of `x` are not those of its last dimension."""
+    dim, rank = match.bound["dim"], match.tensor("x").dim()
+    if dim not in {-1, rank - 1}:
+        return NoMatch(f"the halves are along dimension {dim} of {rank}")
+    return None
+
+
 def _rows_problem(match: Match) -> NoMatch | None:
     """Return why `x` is not rows of the width and dtype that npu_dequant_swiglu_quant takes."""
-    unmet = first_unmet(match, Requirement.rank("x", 2), Requirement.dtype_in("x", torch.bfloat16))
+    unmet = rank_is(match, 2, "x") or dtype_in(match, "x", torch.bfloat16)
     if unmet is not None:
         return unmet
     width = match.tensor("x").shape[-1]
     if not sizes_equal(width % _WIDTH_UNIT, 0):
         known = "no" if str(width).isdigit() else "not known to be a"
         return NoMatch(f"the last dimension {width} is {known} multiple of {_WIDTH_UNIT}")
-    return halves_problem(match)
+    return _halves_problem(match)
 
 
 def _check_dynamic(match: Match) -> NoMatch | None:
@@ -91,7 +107,7 @@ def _check_static(match: Match) -> NoMatch | None:
     problem = (
         rows(match)
         or quantize_problem(match, "x")
-        or first_unmet(match, Requirement.dtype_in("quantized", torch.int8))
+        or dtype_in(match, "quantized", torch.int8)
         or _factor_problem(match, scale, "scale")
     )
     offset = match.value("offset")
@@ -102,7 +118,7 @@ def _check_static(match: Match) -> NoMatch | None:
 
 def _narrow_problem(match: Match) -> NoMatch | None:
     """Return why npu_swiglu_quant does not support `x`."""
-    unmet = first_unmet(match, Requirement.dtype_in("x", torch.float16))
+    unmet = dtype_in(match, "x", torch.float16)
     if unmet is not None:
         return unmet
     x = match.tensor("x")
@@ -112,7 +128,7 @@ def _narrow_problem(match: Match) -> NoMatch | None:
             f"`x` has shape {list(x.shape)}; the kernel takes 2 dimensions or more, the last of at "
             f"most {_WIDEST}"
         )
-    return halves_problem(match)
+    return _halves_problem(match)
 
 
 def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -137,6 +153,32 @@ def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0})
 
 
+def _check_mx(match: Match) -> NoMatch | None:
+    x = match.tensor("x")
+    unmet = (
+        dtype_in(match, "x", torch.bfloat16, torch.float16)
+        or mx_quant_problem(match)
+        or _halves_problem(match)
+    )
+    if unmet is None and (x.dim() < 2 or not sizes_equal(x.shape[-1] % 2, 0)):
+        return NoMatch(f"`x` has the shape {list(x.shape)}; the kernel takes 2 dimensions or more")
+    return unmet
+
+
+def _rewrite_mx(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound = match.bound
+    fused = build.call(
+        "npu::npu_swiglu_mx_quant",
+        bound["x"],
+        activate_left=True,
+        dst_type=bound["dtype"],
+        round_mode=bound["mode"],
+        scale_alg=bound["algorithm"],
+        val=match.results("quant"),
+    )
+    return build.elements(fused, {"quantized": 0, "scale": 1})
+
+
 def fuse_swiglu_dynamic_quant() -> Rule:
     """Return the rule `npu_swiglu` + `npu_dynamic_quant` to `npu_dequant_swiglu_quant`.
 
@@ -150,14 +192,10 @@ def fuse_swiglu_dynamic_quant() -> Rule:
     """
     return Rule(
         name="fuse_swiglu_dynamic_quant",
-        patterns=(swiglu_pattern(row_quantized),),
+        patterns=(combine(_activated, row_quantized),),
         check=_check_dynamic,
         rewrite=_rewrite_dynamic,
-        operators=(
-            "npu::npu_swiglu",
-            "npu::npu_dynamic_quant",
-            "npu::npu_dequant_swiglu_quant",
-        ),
+        operators=("npu::npu_swiglu", "npu::npu_dynamic_quant", "npu::npu_dequant_swiglu_quant"),
         numerics="rounding",
     )
 
@@ -176,7 +214,7 @@ def fuse_swiglu_quant() -> Rule:
     """
     return Rule(
         name="fuse_swiglu_quant",
-        patterns=(swiglu_pattern(static_quantized),),
+        patterns=(combine(_activated, static_quantized),),
         check=_check_static,
         rewrite=_rewrite_static,
         operators=(
@@ -185,5 +223,22 @@ def fuse_swiglu_quant() -> Rule:
             "npu::npu_dequant_swiglu_quant",
             "npu::npu_swiglu_quant",
         ),
+        numerics="rounding",
+    )
+
+
+def fuse_swiglu_mx_quant() -> Rule:
+    """Return the rule `npu_swiglu` + `npu_dynamic_mx_quant` to `npu_swiglu_mx_quant`.
+
+    Halves and blocks of 32 along the last dimension, any rounding mode and result dtype. Only
+    Ascend950 has either kernel. The fused one quantises before rounding: the numerics are
+    `rounding`.
+    """
+    return Rule(
+        name="fuse_swiglu_mx_quant",
+        patterns=(combine(_activated, mx_quantized),),
+        check=_check_mx,
+        rewrite=_rewrite_mx,
+        operators=("npu::npu_swiglu", MX_QUANTIZE, "npu::npu_swiglu_mx_quant"),
         numerics="rounding",
     )

@@ -9,7 +9,13 @@ import torch
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import (
+    dtype_in,
+    on_npu,
+    rank_is,
+    same_dtype,
+    sizes_equal,
+)
 from fx_passes.memory import shows_layout
 from fx_passes.rewriting.rule import Rule
 
@@ -23,14 +29,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-_REQUIREMENTS = (
-    Requirement.on_npu("x"),
-    Requirement.on_npu("weight"),
-    Requirement.same_dtype("x", "weight", "y"),
-    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.rank("x", 3),
-    Requirement.rank("weight", 3),
-)
 _ALIGNMENT = 128
 _LARGEST = 65535
 _SWAPPED, _AS_IT_IS = [1, 0, 2], [0, 1, 2]
@@ -90,7 +88,12 @@ def _swaps(match: Match, prefix: str) -> bool | None:
 
 
 def _check(match: Match) -> NoMatch | None:
-    unmet = first_unmet(match, *_REQUIREMENTS)
+    unmet = (
+        on_npu(match, "x", "weight")
+        or same_dtype(match, "x", "weight", "y")
+        or dtype_in(match, "x", torch.bfloat16, torch.float16, torch.float32)
+        or rank_is(match, 3, "x", "weight")
+    )
     if unmet is not None:
         return unmet
     swapped = _swaps(match, "x_")
@@ -131,11 +134,10 @@ def _limit_problem(name: str, size: object, *, multiple: int = 1) -> str | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, y = match.bound, match.tensor("y")
+    y = match.tensor("y")
     fused = build.call(
         "npu::npu_transpose_batchmatmul",
-        bound["x"],
-        bound["weight"],
+        *match.arguments("x", "weight"),
         perm_x1=_SWAPPED if _swaps(match, "x_") else _AS_IT_IS,
         perm_x2=_AS_IT_IS,
         perm_y=_SWAPPED,

@@ -12,16 +12,16 @@ from fx_passes.graph_argument import literals_equal
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR
-from fx_passes.operators.vendor_kernel import (
-    AngleCache,
-    QkvCall,
-    QkvHeads,
-    VendorKernel,
-    installed_kernel,
-    why_no_kernel,
+from fx_passes.matching.requirements import (
+    dtype_in,
+    rank_is,
+    same_dtype,
+    same_shape,
+    sizes_equal,
 )
+from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
+from fx_passes.operators.vendor_kernel import QkvCall, VendorKernel
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Pattern
+    from fx_passes.rewriting.rule import Check, Pattern
 
 
 def _reshaped(
@@ -76,30 +76,27 @@ def _shifted(heads: tuple[Tensor, Tensor], q_bias: Tensor, k_bias: Tensor) -> Li
     return (q + q_bias, k + k_bias), {}
 
 
-def normed_heads_patterns(closing: Link) -> tuple[Pattern, ...]:
-    """Return the patterns of q and k cut into heads and normalised, a bias or none, a last link.
+def normed_heads_patterns(*closing: Link) -> tuple[Pattern, ...]:
+    """Return the patterns of q and k cut into heads and normalised, a bias or none, further links.
 
     Their inputs are `qkv` [T, sizes], `sizes`, `split_dim`, `q_shape` and `k_shape` to which q and
     k are reshaped, `q_weight`, `k_weight`, `q_epsilon`, `k_epsilon`, perhaps `q_bias` and `k_bias`,
-    and those of the link; the output `v` is the third part, the labels `q_heads` and `k_heads` are
+    and those of the links; the output `v` is the third part, the labels `q_heads` and `k_heads` are
     on the norms.
 
     Args:
-        closing: Takes the heads of q and k first, as one value.
+        closing: The links; the first takes the heads of q and k first, as one value.
     """
-    return combine(_reshaped, _normed, closing), combine(_reshaped, _normed, _shifted, closing)
+    return combine(_reshaped, _normed, *closing), combine(_reshaped, _normed, _shifted, *closing)
 
 
-def unflattened_heads_pattern(closing: Link) -> Pattern:
-    """Return the pattern of q and k cut into heads by `unflatten` and normalised, and a last link.
+def unflattened_heads_pattern(*closing: Link) -> Pattern:
+    """Return the pattern of q and k cut into heads by `unflatten` and normalised, further links.
 
     Otherwise as `normed_heads_patterns`, without a bias. Only graphs of Dynamo have `unflatten`: in
     graphs of ATen it is a view.
-
-    Args:
-        closing: Takes the heads of q and k first, as one value.
     """
-    return combine(_unflattened, _normed, closing)
+    return combine(_unflattened, _normed, *closing)
 
 
 def heads_problem(match: Match) -> NoMatch | None:
@@ -109,16 +106,15 @@ def heads_problem(match: Match) -> NoMatch | None:
     `k_epsilon` and the labels `q_heads` and `k_heads`, q and k cut into heads.
     """
     biases = [name for name in ("q_bias", "k_bias") if name in match.bound]
-    unmet = first_unmet(
-        match,
-        Requirement.rank("qkv", 2),
-        Requirement.rank("q_weight", 1),
-        Requirement.rank("k_weight", 1),
-        Requirement.same_shape("q_weight", "k_weight", *biases),
-        Requirement.same_dtype("qkv", "q_weight", "k_weight", *biases),
-        Requirement.dtype_in("qkv", torch.bfloat16, torch.float16, torch.float32),
+    return (
+        rank_is(match, 2, "qkv")
+        or rank_is(match, 1, "q_weight", "k_weight")
+        or same_shape(match, "q_weight", "k_weight", *biases)
+        or same_dtype(match, "qkv", "q_weight", "k_weight", *biases)
+        or dtype_in(match, "qkv", torch.bfloat16, torch.float16, torch.float32)
+        or _literal_problem(match)
+        or _size_problem(match)
     )
-    return unmet or _literal_problem(match) or _size_problem(match)
 
 
 def _literal_problem(match: Match) -> NoMatch | None:
@@ -159,7 +155,7 @@ def call_of(
     match: Match,
     rotary_dim: int,
     angles: Callable[[GraphBuilder], tuple[Node, Node]],
-    cache: AngleCache | None = None,
+    cache: tuple[Node, Node] | None = None,
 ) -> QkvCall:
     """Return the call to build for a match that `heads_problem` accepts.
 
@@ -167,20 +163,17 @@ def call_of(
         match: The match.
         rotary_dim: How much of each head is rotated.
         angles: Returns cosines and sines, [1, T, 1, rotary_dim].
-        cache: The look-up of cosines and sines, one row per token; None without a look-up.
+        cache: See `QkvCall`.
     """
     bound, head_dim = match.bound, match.tensor("q_weight").shape[0]
     sizes, epsilon = bound["sizes"], bound["q_epsilon"]
     if not isinstance(sizes, (list, tuple)) or not isinstance(epsilon, (int, float, Node)):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
-    heads = QkvHeads(
+    return QkvCall(
         num_heads=sizes[0] // head_dim,
         num_kv_heads=sizes[1] // head_dim,
         head_dim=head_dim,
         rotary_dim=rotary_dim,
-    )
-    return QkvCall(
-        heads=heads,
         qkv=match.node("qkv"),
         q_weight=match.node("q_weight"),
         k_weight=match.node("k_weight"),
@@ -192,42 +185,69 @@ def call_of(
     )
 
 
-def kernel_problem(
-    call: QkvCall, kernels: tuple[VendorKernel, ...], *, without: str
-) -> NoMatch | None:
-    """Return why the fused operator would not be better than the operators it replaces.
+def heads_rule(
+    name: str,
+    patterns: tuple[Pattern, ...],
+    operators: tuple[str, ...],
+    *,
+    problem: Check,
+    call: Callable[[Match], QkvCall],
+    kernels: tuple[VendorKernel, ...],
+    soc: str,
+    without: str,
+    accepts_cost: bool = False,
+) -> Rule:
+    """Return the rule that replaces matches by the first vendor kernel that is able.
 
-    It is not better if it runs by its reference, which launches one operator after the other.
+    Without a kernel the fused operator runs by its reference, which launches one operator after the
+    other and so is not better than what it replaces.
 
     Args:
-        call: The call to build.
+        name: What distinguishes its name.
+        patterns: Its patterns, with the outputs `q`, `k` and `v`.
+        operators: Those that must exist besides the norm and the rotation.
+        problem: Returns why a match is not such a call.
+        call: Returns the call to build for a match.
         kernels: Vendor kernels that may be installed; empty to use the operator itself.
-        without: What happens if there is none.
+        soc: Name of the device that they are for.
+        without: What would happen without a kernel.
+        accepts_cost: See `Rule`.
     """
-    if not kernels or installed_kernel(kernels, call) is not None:
-        return None
-    return NoMatch(f"no vendor kernel, and without one {without}; {why_no_kernel(kernels, call)}")
+    kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
 
+    def check(match: Match) -> NoMatch | None:
+        unmet = problem(match)
+        if unmet is not None or not kernels:
+            return unmet
+        wanted = call(match)
+        reasons = {kernel.operator: kernel.why_not(wanted) for kernel in kernels}
+        if None in reasons.values():
+            return None
+        why = "; ".join(f"{operator}: {reason}" for operator, reason in reasons.items())
+        return NoMatch(f"no vendor kernel, and without one {without}; {why}")
 
-def build_heads(
-    match: Match, build: GraphBuilder, kernels: tuple[VendorKernel, ...], call: QkvCall
-) -> dict[str, Node]:
-    """Build the operator, or the first vendor kernel that is installed and able.
+    def rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+        wanted = call(match)
+        kernel = next((each for each in kernels if each.why_not(wanted) is None), None)
+        built = _reference(wanted, build) if kernel is None else kernel.build(wanted, build)
+        results = dict(zip(("q", "k", "v"), built, strict=True))
+        needed = [each for each in results if each in match.needed]
+        return {each: _shaped(results[each], match, each, build) for each in needed}
 
-    Returns:
-        The nodes for `q`, `k` and `v`, in the shapes of the pattern's outputs.
-    """
-    kernel = installed_kernel(kernels, call)
-    results = _reference(call, build) if kernel is None else kernel.build(call, build)
-    fused: dict[str, Node] = {}
-    for name, result in zip(("q", "k", "v"), results, strict=True):
-        if name in match.needed:
-            fused[name] = _shaped(result, match, name, build)
-    return fused
+    return Rule(
+        name=f"fuse_split_qkv_rms_norm_{name}",
+        patterns=patterns,
+        check=check,
+        rewrite=rewrite,
+        operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", *operators),
+        numerics="rounding" if kernels else "exact",
+        accepts_cost=accepts_cost,
+        prepare=define_operators,
+    )
 
 
 def _reference(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
-    sizes, qkv = call.heads, call.qkv.meta.get("val")
+    qkv = call.qkv.meta.get("val")
     if not isinstance(qkv, torch.Tensor):
         raise RuleError(f"building {OPERATOR}: `{call.qkv.name}` has no tensor metadata")
     biases = (call.q_bias, call.k_bias) if call.q_bias is not None else ()
@@ -239,14 +259,14 @@ def _reference(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
         call.k_weight,
         cos,
         sin,
-        sizes.num_heads,
-        sizes.num_kv_heads,
-        sizes.head_dim,
+        call.num_heads,
+        call.num_kv_heads,
+        call.head_dim,
         call.eps,
         *biases,
         val=tuple(
-            qkv.new_empty((qkv.shape[0], count, sizes.head_dim))
-            for count in (sizes.num_heads, sizes.num_kv_heads, sizes.num_kv_heads)
+            qkv.new_empty((qkv.shape[0], count, call.head_dim))
+            for count in (call.num_heads, call.num_kv_heads, call.num_kv_heads)
         ),
     )
     return build.element(fused, 0), build.element(fused, 1), build.element(fused, 2)

@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.fusions.heads.normed_heads import (
-    build_heads,
     call_of,
     heads_problem,
-    kernel_problem,
+    heads_rule,
     normed_heads_patterns,
     unflattened_heads_pattern,
 )
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
-from fx_passes.operators.vendor_kernel import (
-    KNOWN_KERNELS,
-    AngleCache,
-    QkvCall,
-    VendorKernel,
-)
-from fx_passes.rewriting.rule import Rule
+from fx_passes.matching.requirements import rank_is, same_dtype, sizes_equal
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,13 +26,24 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Pattern
+    from fx_passes.rewriting.rule import Pattern, Rule
+
+
+def _reshaped(heads: tuple[Tensor, Tensor], q_flat: Sequence[int], k_flat: Sequence[int]) -> Linked:
+    q, k = heads
+    return (q.reshape(q_flat), k.reshape(k_flat)), {}
+
+
+def _flattened(
+    heads: tuple[Tensor, Tensor], q_start: int, q_end: int, k_start: int, k_end: int
+) -> Linked:
+    q, k = heads
+    flatten = torch.ops.aten.flatten.using_ints
+    return (flatten(q, q_start, q_end), flatten(k, k_start, k_end)), {}
 
 
 def _mrope(
-    heads: tuple[Tensor, Tensor],
-    q_flat: Sequence[int],
-    k_flat: Sequence[int],
+    rows: tuple[Tensor, Tensor],
     positions: Tensor,
     cache: Tensor,
     head_size: int,
@@ -48,11 +51,9 @@ def _mrope(
     mode: str,
     cache_mode: str,
 ) -> Linked:
-    q, k = heads
     turned = torch.ops.npu.npu_mrope(
         positions,
-        q.reshape(q_flat),
-        k.reshape(k_flat),
+        *rows,
         cache,
         head_size,
         mrope_section=section,
@@ -63,75 +64,38 @@ def _mrope(
 
 
 def _rotary_embedding(
-    heads: tuple[Tensor, Tensor],
-    q_flat: Sequence[int],
-    k_flat: Sequence[int],
+    rows: tuple[Tensor, Tensor],
     positions: Tensor,
     cache: Tensor,
     head_size: int,
     rotary_dim: int,
     neox: bool,
 ) -> Linked:
-    q, k = heads
     turned = torch.ops.vllm.npu_rotary_embedding(
-        positions, q.reshape(q_flat), k.reshape(k_flat), cache, head_size, rotary_dim, neox
+        positions, *rows, cache, head_size, rotary_dim, neox
     )
     return None, {"q": turned[0], "k": turned[1]}
 
 
-def _rotary_embedding_of_flattened(
-    heads: tuple[Tensor, Tensor],
-    q_start: int,
-    q_end: int,
-    k_start: int,
-    k_end: int,
-    positions: Tensor,
-    cache: Tensor,
-    head_size: int,
-    rotary_dim: int,
-    neox: bool,
-) -> Linked:
-    q, k = heads
-    flatten = torch.ops.aten.flatten.using_ints
-    turned = torch.ops.vllm.npu_rotary_embedding(
-        positions,
-        flatten(q, q_start, q_end),
-        flatten(k, k_start, k_end),
-        cache,
-        head_size,
-        rotary_dim,
-        neox,
-    )
-    return None, {"q": turned[0], "k": turned[1]}
-
-
-def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.rank("q", 2),
-        Requirement.rank("k", 2),
-        Requirement.rank("cache", 2),
-        Requirement.same_dtype("qkv", "cache"),
-    )
+def _problem(match: Match) -> NoMatch | None:
     return (
-        unmet
+        rank_is(match, 2, "q", "k", "cache")
+        or same_dtype(match, "qkv", "cache")
         or heads_problem(match)
         or _row_problem(match)
         or _rotation_problem(match)
         or _position_problem(match)
-        or kernel_problem(_call(match), kernels, without="the rotation would be two operators")
     )
 
 
 def _row_problem(match: Match) -> NoMatch | None:
     """Return why a row of the rotated q or k is not all heads of one token."""
-    tensors, sizes = match.tensors("q", "k"), match.bound["sizes"]
-    if isinstance(tensors, NoMatch):
-        return tensors
+    sizes = match.bound["sizes"]
     wanted = list(sizes)[:2] if isinstance(sizes, (list, tuple)) else []
-    for name, rows, size in zip(("q", "k"), tensors, wanted, strict=True):
-        if not sizes_equal(rows.shape[1], size):
-            return NoMatch(f"`{name}` has rows of {rows.shape[1]}; expected {size}, all heads")
+    for name, size in zip(("q", "k"), wanted, strict=True):
+        found = match.tensor(name).shape[1]
+        if not sizes_equal(found, size):
+            return NoMatch(f"`{name}` has rows of {found}; expected {size}, all heads")
     return None
 
 
@@ -173,17 +137,11 @@ def _position_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def _rewrite(
-    match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
-) -> dict[str, Node]:
-    return build_heads(match, build, kernels, _call(match))
-
-
 def _call(match: Match) -> QkvCall:
     cache, lookup = match.tensor("cache"), None
     # Several sections have positions of their own, which is several rows for each token.
     if not _sections(match):
-        lookup = AngleCache(positions=match.node("positions"), table=match.node("cache"))
+        lookup = match.node("positions"), match.node("cache")
     return call_of(match, cache.shape[1], partial(_angles, match, cache), lookup)
 
 
@@ -244,7 +202,7 @@ def fuse_split_qkv_rms_norm_mrope(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as returned by `torch.npu.get_device_name()`; empty for any.
     """
-    return _rule("mrope", normed_heads_patterns(_mrope), "npu::npu_mrope", kernels, soc)
+    return _rule("mrope", normed_heads_patterns(_reshaped, _mrope), "npu::npu_mrope", kernels, soc)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
@@ -263,8 +221,8 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
     patterns = (
-        *normed_heads_patterns(_rotary_embedding),
-        unflattened_heads_pattern(_rotary_embedding_of_flattened),
+        *normed_heads_patterns(_reshaped, _rotary_embedding),
+        unflattened_heads_pattern(_flattened, _rotary_embedding),
     )
     return _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels, soc)
 
@@ -276,15 +234,15 @@ def _rule(
     kernels: tuple[VendorKernel, ...],
     soc: str,
 ) -> Rule:
-    kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
-    return Rule(
-        name=f"fuse_split_qkv_rms_norm_{name}",
-        patterns=patterns,
-        check=partial(_check, kernels=kernels),
-        rewrite=partial(_rewrite, kernels=kernels),
-        operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),
-        numerics="rounding" if kernels else "exact",
+    return heads_rule(
+        name,
+        patterns,
+        (operator,),
+        problem=_problem,
+        call=_call,
+        kernels=kernels,
+        soc=soc,
+        without="the rotation would be two operators",
         # Angles are looked up once for all layers.
         accepts_cost=True,
-        prepare=define_operators,
     )

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from fx_passes.fusions.heads.normed_heads import (
-    build_heads,
     call_of,
     heads_problem,
-    kernel_problem,
+    heads_rule,
     normed_heads_patterns,
 )
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
+from fx_passes.matching.requirements import rank_is, same_dtype, shapes_equal
 from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
-from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.fx import Node
 
     from fx_passes.matching.combined_pattern import Linked
-    from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Rule
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -60,18 +55,15 @@ def _partial(
     return None, {"q": q, "k": k}
 
 
-def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.rank("q", 3),
-        Requirement.rank("k", 3),
-        Requirement.rank("cos", 4),
-        Requirement.rank("sin", 4),
-        Requirement.same_dtype("qkv", "cos", "sin"),
+def _problem(match: Match) -> NoMatch | None:
+    return (
+        rank_is(match, 3, "q", "k")
+        or rank_is(match, 4, "cos", "sin")
+        or same_dtype(match, "qkv", "cos", "sin")
+        or heads_problem(match)
+        or _rotation_problem(match)
+        or _parts_problem(match)
     )
-    problem = unmet or heads_problem(match) or _rotation_problem(match) or _parts_problem(match)
-    without = "it would launch all that it replaces, and copy v"
-    return problem or kernel_problem(_call(match), kernels, without=without)
 
 
 def _rotation_problem(match: Match) -> NoMatch | None:
@@ -80,7 +72,7 @@ def _rotation_problem(match: Match) -> NoMatch | None:
     for name in ("cos", "sin"):
         tensor = match.tensor(name)
         first, _, third, last = tensor.shape
-        if not all(map(sizes_equal, (first, third, last), (1, 1, size))):
+        if not shapes_equal((first, third, last), (1, 1, size)):
             return NoMatch(
                 f"`{name}` has shape {list(tensor.shape)}; the operator takes [1, T, 1, {size}]"
             )
@@ -89,10 +81,10 @@ def _rotation_problem(match: Match) -> NoMatch | None:
 
 def _parts_problem(match: Match) -> NoMatch | None:
     """Return why a head is not cut into a part that is rotated and the rest."""
-    bound, heads = match.bound, match.value("q_heads")
-    if "end" not in bound or not isinstance(heads, torch.Tensor):
+    bound = match.bound
+    if "end" not in bound:
         return None
-    size, last = heads.shape[2], bound["last"]
+    size, last = match.tensor("q_heads").shape[2], bound["last"]
     to_the_end = last is None or (isinstance(last, int) and last >= size)
     if any(bound[name] not in {-1, 2} for name in ("dim", "cat_dim")):
         return NoMatch(f"heads are cut along {bound['dim']} and joined along {bound['cat_dim']}")
@@ -103,12 +95,6 @@ def _parts_problem(match: Match) -> NoMatch | None:
             f"{size}"
         )
     return None
-
-
-def _rewrite(
-    match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
-) -> dict[str, Node]:
-    return build_heads(match, build, kernels, _call(match))
 
 
 def _call(match: Match) -> QkvCall:
@@ -135,13 +121,13 @@ def fuse_split_qkv_rms_norm_rope(
             bits, so the numerics are `exact`; vendor kernels need not.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
-    return Rule(
-        name="fuse_split_qkv_rms_norm_rope",
-        patterns=(*normed_heads_patterns(_whole), *normed_heads_patterns(_partial)),
-        check=partial(_check, kernels=kernels),
-        rewrite=partial(_rewrite, kernels=kernels),
-        operators=("npu::npu_rms_norm", "npu::npu_rotary_mul"),
-        numerics="rounding" if kernels else "exact",
-        prepare=define_operators,
+    return heads_rule(
+        "rope",
+        (*normed_heads_patterns(_whole), *normed_heads_patterns(_partial)),
+        (),
+        problem=_problem,
+        call=_call,
+        kernels=kernels,
+        soc=soc,
+        without="it would launch all that it replaces, and copy v",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import dtype_in, rank_is, same_dtype, same_shape
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-_REQUIREMENTS = (
-    Requirement.same_shape("x", "residual"),
-    Requirement.same_dtype("x", "residual", "weight"),
-    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.rank("weight", 1),
-)
-
-
 def _pattern(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> dict[str, Tensor]:
     total = x + residual
     norm = label(torch.ops.npu.npu_rms_norm(total, weight, epsilon), "norm")
@@ -33,20 +25,19 @@ def _pattern(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> dic
 
 
 def _check(match: Match) -> NoMatch | None:
-    return first_unmet(match, *_REQUIREMENTS)
+    return (
+        same_shape(match, "x", "residual")
+        or same_dtype(match, "x", "residual", "weight")
+        or dtype_in(match, "x", torch.bfloat16, torch.float16, torch.float32)
+        or rank_is(match, 1, "weight")
+    )
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, norm = match.bound, match.value("norm")
+    norm = match.value("norm")
     known = (*norm, match.value("total")) if isinstance(norm, (tuple, list)) else None
-    fused = build.call(
-        "npu::npu_add_rms_norm",
-        bound["x"],
-        bound["residual"],
-        bound["weight"],
-        bound["epsilon"],
-        val=known,
-    )
+    arguments = match.arguments("x", "residual", "weight", "epsilon")
+    fused = build.call("npu::npu_add_rms_norm", *arguments, val=known)
     return build.elements(fused, {"normed": 0, "rstd": 1, "total": 2})
 
 

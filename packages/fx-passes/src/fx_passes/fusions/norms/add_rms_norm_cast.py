@@ -12,10 +12,11 @@ from fx_passes.fusions.norms.regrouped_rows import (
     reshaped_rows,
     rows_problem,
 )
+from fx_passes.fusions.norms.residual_norm import NORMS
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import dtype_in, rank_is, same_dtype, same_shape
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.rule import Pattern
 
 
-# npu_add_rms_norm does not broadcast either, so this concerns additions only.
-_ADDITION = Requirement.same_shape("x", "residual")
-_REQUIREMENTS = (
-    Requirement.same_dtype("x", "residual", "weight"),
-    Requirement.dtype_in("x", torch.bfloat16, torch.float16),
-    Requirement.rank("weight", 1),
-)
 _HIGHEST_RANK = 8
 # npu_rms_norm gives the norm and rstd, npu_add_rms_norm the sum as well.
 _RESULTS_WITHOUT_SUM = 2
@@ -83,21 +77,23 @@ def _check(match: Match) -> NoMatch | None:
         return NoMatch(f"a cast to {dtype}; the kernel casts to torch.float32")
     if rank > _HIGHEST_RANK:
         return NoMatch(f"`x` has {rank} dimensions; the kernel takes 1 to {_HIGHEST_RANK}")
-    addition = (_ADDITION,) if len(match.results("norm")) == _RESULTS_WITHOUT_SUM else ()
-    return first_unmet(match, *addition, *_REQUIREMENTS) or rows_problem(match)
+    # npu_add_rms_norm does not broadcast either, so this concerns additions only.
+    added = ("residual",) if len(match.results("norm")) == _RESULTS_WITHOUT_SUM else ()
+    return (
+        same_shape(match, "x", *added)
+        or same_dtype(match, "x", "residual", "weight")
+        or dtype_in(match, "x", torch.bfloat16, torch.float16)
+        or rank_is(match, 1, "weight")
+        or rows_problem(match)
+    )
 
 
 def _build(match: Match, build: GraphBuilder) -> Node:
     """Return the call whose results are the norm in float32, the norm, rstd and the sum."""
-    bound, (normed, rstd, *total) = match.bound, match.results("norm")
-    return build.call(
-        "npu::npu_add_rms_norm_cast",
-        bound["x"],
-        bound["residual"],
-        bound["weight"],
-        bound["epsilon"],
-        val=(normed.to(torch.float32), normed, rstd, *(total or [match.tensor("total")])),
-    )
+    normed, rstd, *total = match.results("norm")
+    arguments = match.arguments("x", "residual", "weight", "epsilon")
+    known = (normed.to(torch.float32), normed, rstd, *(total or [match.tensor("total")]))
+    return build.call("npu::npu_add_rms_norm_cast", *arguments, val=known)
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -134,31 +130,22 @@ def fuse_add_rms_norm_cast() -> tuple[Rule, ...]:
     rounded one. Norms with quantisation are left to the quantisation rules. The kernel does not
     round intermediate values as the operators do: the numerics are `rounding`.
     """
-    operators = (
-        "npu::npu_rms_norm",
-        "npu::npu_add_rms_norm",
-        "npu::_npu_dtype_cast",
-        "npu::npu_add_rms_norm_cast",
-    )
+    operators = (*NORMS, "npu::_npu_dtype_cast", "npu::npu_add_rms_norm_cast")
     casts = (_to, _copied, _npu_cast)
     plain = [pattern for cast in casts for pattern in _behind_norms(cast)]
     views = [(reshaped_rows, cast) for cast in casts] + [(flattened_rows, _to)]
     regrouped = [pattern for view, cast in views for pattern in _behind_norms(view, _kept, cast)]
-    return (
+    return tuple(
         Rule(
-            name="fuse_add_rms_norm_cast",
-            patterns=tuple(plain),
+            name=name,
+            patterns=tuple(patterns),
             check=_check,
-            rewrite=_rewrite,
+            rewrite=rewrite,
             operators=operators,
             numerics="rounding",
-        ),
-        Rule(
-            name="fuse_add_rms_norm_view_cast",
-            patterns=tuple(regrouped),
-            check=_check,
-            rewrite=_rewrite_regrouped,
-            operators=operators,
-            numerics="rounding",
-        ),
+        )
+        for name, patterns, rewrite in (
+            ("fuse_add_rms_norm_cast", plain, _rewrite),
+            ("fuse_add_rms_norm_view_cast", regrouped, _rewrite_regrouped),
+        )
     )

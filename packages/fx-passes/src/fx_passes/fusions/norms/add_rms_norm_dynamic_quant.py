@@ -11,13 +11,14 @@ from fx_passes.fusions.norms.regrouped_rows import (
     rows_problem,
 )
 from fx_passes.fusions.norms.residual_norm import (
+    NORMS,
+    norm_problem,
     residual_norm_patterns,
-    residual_norm_problem,
     sum_value,
 )
 from fx_passes.fusions.quantized import dynamic_dtype_problem, row_quantized
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import same_dtype, same_shape
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-_SMOOTH = (Requirement.same_shape("weight", "smooth"), Requirement.same_dtype("weight", "smooth"))
-
-
 def dynamic_quant_problem(match: Match) -> NoMatch | None:
     """Return why the kernel does not take a match of residual add, norm and dynamic quantisation.
 
@@ -37,9 +35,13 @@ def dynamic_quant_problem(match: Match) -> NoMatch | None:
         match: A match that has `x`, `residual`, `weight`, `smooth`, `dtype`, `total_source`,
             `quant` and perhaps `beta`.
     """
-    smooth = () if match.bound["smooth"] is None else _SMOOTH
-    unmet = dynamic_dtype_problem(match) or residual_norm_problem(match)
-    unmet = unmet or first_unmet(match, *smooth)
+    smooth = () if match.bound["smooth"] is None else ("smooth",)
+    unmet = (
+        dynamic_dtype_problem(match)
+        or norm_problem(match)
+        or same_shape(match, "weight", *smooth)
+        or same_dtype(match, "weight", *smooth)
+    )
     if unmet is not None:
         return unmet
     # The rewrite needs their fake values.
@@ -88,9 +90,7 @@ def build_dynamic_quant(
     bound = match.bound
     return build.call(
         "npu::npu_add_rms_norm_dynamic_quant",
-        bound["x"],
-        bound["residual"],
-        bound["weight"],
+        *match.arguments("x", "residual", "weight"),
         smooth_scale1=bound["smooth"],
         beta=bound.get("beta"),
         epsilon=bound["epsilon"],
@@ -120,11 +120,6 @@ def fuse_add_rms_norm_dynamic_quant() -> Rule:
         ),
         check=_check,
         rewrite=_rewrite,
-        operators=(
-            "npu::npu_rms_norm",
-            "npu::npu_add_rms_norm",
-            "npu::npu_dynamic_quant",
-            "npu::npu_add_rms_norm_dynamic_quant",
-        ),
+        operators=(*NORMS, "npu::npu_dynamic_quant", "npu::npu_add_rms_norm_dynamic_quant"),
         numerics="rounding",
     )

@@ -1,4 +1,4 @@
-"""Residual add + RMSNorm + static quantisation, fused into `npu::npu_add_rms_norm_quant`."""
+"""Residual add + RMSNorm + one or two static quantisations, in `npu::npu_add_rms_norm_quant`."""
 
 from __future__ import annotations
 
@@ -8,26 +8,40 @@ import torch
 from torch.fx import Node
 
 from fx_passes.fusions.norms.residual_norm import (
+    NORMS,
+    norm_problem,
     residual_norm_patterns,
-    residual_norm_problem,
     sum_value,
 )
 from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem, static_quantized
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import dtype_in, same_shape, sizes_equal
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-_REQUIREMENTS = (
-    Requirement.same_shape("weight", "scale"),
-    Requirement.dtype_in("quantized", torch.int8),
-)
 _BLOCK_BYTES = 32
+
+
+def _quantized_twice(
+    normed: Tensor,
+    scale: Tensor,
+    offset: Tensor | None,
+    scale2: Tensor,
+    offset2: Tensor | None,
+    dtype: object,
+    axis: int,
+    div_mode: bool,
+) -> Linked:
+    quantize = torch.ops.npu.npu_quantize
+    first = quantize(normed, scale, offset, dtype, axis, div_mode)
+    second = quantize(normed, scale2, offset2, dtype, axis, div_mode)
+    return None, {"quantized": first, "second": second}
 
 
 def _check(match: Match) -> NoMatch | None:
@@ -39,23 +53,16 @@ def static_quant_problem(match: Match) -> NoMatch | None:
 
     Args:
         match: A match that has `x`, `residual`, `weight`, `scale`, `offset`, `total_source`,
-            perhaps `beta`, and the output `quantized`. Literals are not looked at.
+            perhaps `beta`, and the output `quantized`; for a second quantisation `scale2`,
+            `offset2` and `second`. Literals are not looked at.
     """
+    twice = "scale2" in match.bound
     return (
-        residual_norm_problem(match)
-        or first_unmet(match, *_REQUIREMENTS)
+        norm_problem(match)
         or _block_problem(match)
-        or _table_problem(match, "scale", "offset")
+        or _table_problem(match, "scale", "offset", "quantized")
+        or (_table_problem(match, "scale2", "offset2", "second") if twice else None)
     )
-
-
-def second_quant_problem(match: Match) -> NoMatch | None:
-    """Return why the kernel does not take a second quantisation, by `scale2` and `offset2`."""
-    return first_unmet(
-        match,
-        Requirement.same_shape("weight", "scale2"),
-        Requirement.dtype_in("second", torch.int8),
-    ) or _table_problem(match, "scale2", "offset2")
 
 
 def _block_problem(match: Match) -> NoMatch | None:
@@ -69,8 +76,13 @@ def _block_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def _table_problem(match: Match, scale_name: str, offset_name: str) -> NoMatch | None:
-    """Return whether scale and offset are outside of the kernel's table, casts included."""
+def _table_problem(
+    match: Match, scale_name: str, offset_name: str, quantized: str
+) -> NoMatch | None:
+    """Return whether a quantisation is outside of the kernel's table, casts included."""
+    unmet = same_shape(match, "weight", scale_name) or dtype_in(match, quantized, torch.int8)
+    if unmet is not None:
+        return unmet
     x, scale = match.tensor("x"), match.tensor(scale_name)
     # float16 takes a float32 scale; a float16 one is cast.
     allowed = (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.float32, torch.float16)
@@ -132,9 +144,7 @@ def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) ->
     first = quantized[0]
     return build.call(
         "npu::npu_add_rms_norm_quant",
-        bound["x"],
-        bound["residual"],
-        bound["weight"],
+        *match.arguments("x", "residual", "weight"),
         scale,
         offset,
         bound.get("beta"),
@@ -146,8 +156,9 @@ def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) ->
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_static_quant(match, build, match.tensor("quantized"))
-    return build.elements(fused, {"quantized": 0, "total": 2})
+    names = {"quantized": 0, "second": 1} if "scale2" in match.bound else {"quantized": 0}
+    fused = build_static_quant(match, build, *map(match.tensor, names))
+    return build.elements(fused, {**names, "total": 2})
 
 
 def fuse_add_rms_norm_quant() -> Rule:
@@ -168,16 +179,26 @@ def fuse_add_rms_norm_quant() -> Rule:
     The kernel quantises the norm before rounding it, and y / s and y * (1 / s) differ: int8
     values may differ by one. The numerics are `rounding`.
     """
+    return _rule("fuse_add_rms_norm_quant", static_quantized)
+
+
+def fuse_add_rms_norm_two_quants() -> Rule:
+    """Return the rule residual add + RMSNorm + two `npu_quantize` to `npu_add_rms_norm_quant`.
+
+    As attention with latent heads (MLA) writes it: two projections of one norm, each with a scale
+    and an offset, or none, of its own, and one `div_mode`, axis and dtype. Else as
+    `fuse_add_rms_norm_quant`; aclnnAddRmsNormQuantV2 takes the second scale and offset as it takes
+    the first.
+    """
+    return _rule("fuse_add_rms_norm_two_quants", _quantized_twice)
+
+
+def _rule(name: str, quantized: Link) -> Rule:
     return Rule(
-        name="fuse_add_rms_norm_quant",
-        patterns=residual_norm_patterns(static_quantized),
+        name=name,
+        patterns=residual_norm_patterns(quantized),
         check=_check,
         rewrite=_rewrite,
-        operators=(
-            "npu::npu_rms_norm",
-            "npu::npu_add_rms_norm",
-            "npu::npu_quantize",
-            "npu::npu_add_rms_norm_quant",
-        ),
+        operators=(*NORMS, "npu::npu_quantize", "npu::npu_add_rms_norm_quant"),
         numerics="rounding",
     )

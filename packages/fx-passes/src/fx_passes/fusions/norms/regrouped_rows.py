@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import sizes_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
     from torch.fx import Node
@@ -60,19 +59,12 @@ def regroup(
         source: The value: of the shape of `x`, contiguous.
         val: The fake value of the result.
         one_each: Whether the value has one number per row, so no last dimension.
-
-    Raises:
-        RuleError: The match has no view, or was not checked.
     """
-    bound, x = match.bound, match.tensor("x")
+    bound: Mapping[str, Any] = match.bound
+    rank = match.tensor("x").dim()
     if "shape" in bound:
         shape = bound["shape"]
-        if not isinstance(shape, (list, tuple)):
-            raise RuleError(f"viewing rows: the shape is {shape!r}, expected a list")
         return build.call("aten::reshape", source, list(shape[:-1] if one_each else shape), val=val)
-    first, last = bound["first"], bound["last"]
-    if not isinstance(first, int) or not isinstance(last, int):
-        raise RuleError("viewing rows: the match has no view")
     # Counted from the end they would mean other dimensions of a value without the last.
-    dims = first % x.dim(), last % x.dim()
+    dims = bound["first"] % rank, bound["last"] % rank
     return build.call("aten::flatten.using_ints", source, *dims, val=val)

@@ -8,7 +8,7 @@ import torch
 
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import dtype_in, rank_is, same_dtype, same_shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.rule import Pattern
 
 
-def _joined(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
-    """As engines for NPUs write it."""
+NORMS = ("npu::npu_rms_norm", "npu::npu_add_rms_norm")
+"""The operators of the patterns."""
+
+
+def joined(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    """Add a residual and normalise the sum, as engines for NPUs write it; a link of `combine`."""
     added = label(torch.ops.npu.npu_add_rms_norm(x, residual, weight, epsilon), "total_source")
     return added[0], {"total": added[2]}
 
@@ -30,7 +34,8 @@ def _separate(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Li
     return torch.ops.npu.npu_rms_norm(total, weight, epsilon)[0], {"total": total}
 
 
-def _alone(x: Tensor, weight: Tensor, epsilon: float) -> Linked:
+def alone(x: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    """Normalise without a residual in a pattern; a link of `combine`."""
     return torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0], {}
 
 
@@ -48,42 +53,32 @@ def residual_norm_patterns(*closing: Link) -> tuple[Pattern, ...]:
     Args:
         closing: The links after the norm; the first parameter of the first one is the norm.
     """
-    openings = (
-        (opening, *shift) for shift in ((), (_shifted,)) for opening in (_joined, _separate)
-    )
+    openings = ((opening, *shift) for shift in ((), (_shifted,)) for opening in (joined, _separate))
     return tuple(combine(*opening, *closing) for opening in openings)
 
 
 def norm_patterns(closing: Link) -> tuple[Pattern, ...]:
     """Return the same for a norm of `x` alone."""
-    return combine(_alone, closing), combine(_alone, _shifted, closing)
-
-
-_HALVES = (torch.bfloat16, torch.float16)
-# npu_add_rms_norm does not broadcast either, so this concerns additions only.
-_ADDITION = (Requirement.same_shape("x", "residual"), Requirement.same_dtype("x", "residual"))
-_NORM = (
-    Requirement.same_dtype("x", "weight"),
-    Requirement.dtype_in("x", *_HALVES),
-    Requirement.rank("weight", 1),
-)
-_BIAS = (Requirement.same_shape("weight", "beta"), Requirement.same_dtype("weight", "beta"))
+    return combine(alone, closing), combine(alone, _shifted, closing)
 
 
 def norm_problem(match: Match) -> NoMatch | None:
-    """Return why a norm of `x` by `weight`, with or without `beta` after it, is not fused.
+    """Return why a norm of `x` by `weight`, with or without a residual or `beta`, is not fused.
 
     The table of all fused kernels with quantisation: bfloat16 or float16 throughout, a weight of
     one dimension, a bias like it.
     """
-    bias = _BIAS if match.bound.get("beta") is not None else ()
-    return first_unmet(match, *_NORM, *bias)
-
-
-def residual_norm_problem(match: Match) -> NoMatch | None:
-    """Return why a residual add and norm of `residual_norm_patterns` is not fused further."""
-    addition = _ADDITION if isinstance(match.value("total_source"), torch.Tensor) else ()
-    return first_unmet(match, *addition) or norm_problem(match)
+    # npu_add_rms_norm does not broadcast either, so this concerns additions only.
+    added = ("residual",) if isinstance(match.value("total_source"), torch.Tensor) else ()
+    bias = () if match.bound.get("beta") is None else ("beta",)
+    return (
+        same_shape(match, "x", *added)
+        or same_dtype(match, "x", *added, "weight")
+        or dtype_in(match, "x", torch.bfloat16, torch.float16)
+        or rank_is(match, 1, "weight")
+        or same_shape(match, "weight", *bias)
+        or same_dtype(match, "weight", *bias)
+    )
 
 
 def sum_value(match: Match) -> object:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.mx_quantized import (
-    MX_QUANTIZE,
-    mx_quant_problem,
-    mx_quantized,
-)
 from fx_passes.fusions.norms.residual_norm import (
+    NORMS,
     norm_patterns,
     norm_problem,
     residual_norm_patterns,
-    residual_norm_problem,
     sum_value,
 )
+from fx_passes.fusions.quantized import MX_QUANTIZE, mx_quant_problem, mx_quantized
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -28,66 +24,19 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-def add_norm_mx_problem(match: Match) -> NoMatch | None:
-    """Return why no kernel takes a match of residual add, norm and MX quantisation."""
-    return residual_norm_problem(match) or mx_quant_problem(match)
+KERNEL = "npu::npu_rms_norm_dynamic_mx_quant"
+"""What does both for a norm without a residual."""
+ADD_KERNEL = "npu::npu_add_rms_norm_dynamic_mx_quant"
+"""What does both for a norm of a sum, which it returns between values and scales."""
 
 
 def norm_mx_problem(match: Match) -> NoMatch | None:
-    """Return why no kernel takes a match of a norm and MX quantisation."""
+    """Return why no kernel takes a match of a norm, of a sum or not, and MX quantisation."""
     return norm_problem(match) or mx_quant_problem(match)
 
 
-def _deviations(match: Match) -> Tensor:
-    """Return the fake value of the reciprocal standard deviations, which the kernels return too."""
-    x = match.tensor("x")
-    return x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-
-
-def _settings(match: Match) -> dict[str, Any]:
-    """Return the arguments that both kernels take by the same names."""
-    bound = match.bound
-    return {
-        "beta": bound.get("beta"),
-        "epsilon": bound["epsilon"],
-        "scale_alg": bound["algorithm"],
-        "round_mode": bound["mode"],
-        "dst_type": bound["dtype"],
-    }
-
-
-def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_add_norm_mx(match, build, *match.results("quant"))
-    return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
-
-
-def build_add_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: Tensor) -> Node:
-    """Return the call whose results 0, 1 and 2 are the quantised values, the sum and the scales.
-
-    Args:
-        match: A match that `add_norm_mx_problem` has nothing against.
-        build: The builder of the rewrite.
-        quantized: The fake value of the quantised values.
-        scale: That of the scales.
-    """
-    bound = match.bound
-    return build.call(
-        "npu::npu_add_rms_norm_dynamic_mx_quant",
-        bound["x"],
-        bound["residual"],
-        bound["weight"],
-        **_settings(match),
-        val=(quantized, sum_value(match), scale, _deviations(match)),
-    )
-
-
-def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_norm_mx(match, build, *match.results("quant"))
-    return build.elements(fused, {"quantized": 0, "scale": 1})
-
-
 def build_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: Tensor) -> Node:
-    """Return the call whose results 0 and 1 are the quantised values and the scales.
+    """Return the call of `ADD_KERNEL` where the match has a residual, else of `KERNEL`.
 
     Args:
         match: A match that `norm_mx_problem` has nothing against.
@@ -95,14 +44,28 @@ def build_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: T
         quantized: The fake value of the quantised values.
         scale: That of the scales.
     """
-    bound = match.bound
+    bound, x = match.bound, match.tensor("x")
+    adds = "residual" in bound
+    deviations = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+    total = (sum_value(match),) if adds else ()
     return build.call(
-        "npu::npu_rms_norm_dynamic_mx_quant",
-        bound["x"],
-        bound["weight"],
-        **_settings(match),
-        val=(quantized, scale, _deviations(match)),
+        ADD_KERNEL if adds else KERNEL,
+        *match.arguments("x", *(("residual",) if adds else ()), "weight"),
+        beta=bound.get("beta"),
+        epsilon=bound["epsilon"],
+        scale_alg=bound["algorithm"],
+        round_mode=bound["mode"],
+        dst_type=bound["dtype"],
+        val=(quantized, *total, scale, deviations),
     )
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    fused = build_norm_mx(match, build, *match.results("quant"))
+    results = (
+        ("quantized", "total", "scale") if "residual" in match.bound else ("quantized", "scale")
+    )
+    return build.elements(fused, {name: position for position, name in enumerate(results)})
 
 
 def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
@@ -117,14 +80,9 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
     return Rule(
         name="fuse_add_rms_norm_dynamic_mx_quant",
         patterns=residual_norm_patterns(mx_quantized),
-        check=add_norm_mx_problem,
-        rewrite=_rewrite_add_norm,
-        operators=(
-            "npu::npu_rms_norm",
-            "npu::npu_add_rms_norm",
-            MX_QUANTIZE,
-            "npu::npu_add_rms_norm_dynamic_mx_quant",
-        ),
+        check=norm_mx_problem,
+        rewrite=_rewrite,
+        operators=(*NORMS, MX_QUANTIZE, ADD_KERNEL),
         numerics="rounding",
     )
 
@@ -138,7 +96,7 @@ def fuse_rms_norm_dynamic_mx_quant() -> Rule:
         name="fuse_rms_norm_dynamic_mx_quant",
         patterns=norm_patterns(mx_quantized),
         check=norm_mx_problem,
-        rewrite=_rewrite_norm,
-        operators=("npu::npu_rms_norm", MX_QUANTIZE, "npu::npu_rms_norm_dynamic_mx_quant"),
+        rewrite=_rewrite,
+        operators=("npu::npu_rms_norm", MX_QUANTIZE, KERNEL),
         numerics="rounding",
     )

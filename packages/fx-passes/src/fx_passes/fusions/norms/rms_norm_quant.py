@@ -10,7 +10,7 @@ import torch
 from fx_passes.fusions.norms.residual_norm import norm_patterns, norm_problem
 from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem, static_quantized
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import dtype_in, rank_is, sizes_equal
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ _CHANNEL_SCALES_ON = "Ascend950"
 def _check(match: Match, *, soc: str) -> NoMatch | None:
     return (
         norm_problem(match)
-        or first_unmet(
-            match, Requirement.dtype_in("quantized", torch.int8), Requirement.rank("scale", 1)
-        )
+        or dtype_in(match, "quantized", torch.int8)
+        or rank_is(match, 1, "scale")
         or quantize_problem(match, "x")
         or _scale_problem(match, soc)
         or _offset_problem(match)
@@ -56,8 +55,8 @@ def _scale_problem(match: Match, soc: str) -> NoMatch | None:
 
 
 def _offset_problem(match: Match) -> NoMatch | None:
-    offset, scale = match.value("offset"), match.value("scale")
-    if offset is None or not isinstance(scale, torch.Tensor):
+    offset, scale = match.value("offset"), match.tensor("scale")
+    if offset is None:
         return None
     if not isinstance(offset, torch.Tensor) or offset.shape != scale.shape:
         return NoMatch("`offset` has another shape than `scale`")
@@ -78,9 +77,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         return {"quantized": _one_scale(match, build)}
     fused = build.call(
         "npu::npu_rms_norm_quant_v2",
-        bound["x"],
-        bound["weight"],
-        bound["scale"],
+        *match.arguments("x", "weight", "scale"),
         offset=bound["offset"],
         beta=bound.get("beta"),
         epsilon=bound["epsilon"],
@@ -104,8 +101,7 @@ def _one_scale(match: Match, build: GraphBuilder) -> Node:
         offset = cast(zeros, torch.int8, build)
     return build.call(
         "npu::npu_rms_norm_quant",
-        bound["x"],
-        bound["weight"],
+        *match.arguments("x", "weight"),
         beta,
         scale,
         offset,

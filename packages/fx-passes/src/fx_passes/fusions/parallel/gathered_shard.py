@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.fusions.parallel.collectives import ALL_GATHER, WAIT, build_collective, gathered
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import same_shape, sizes_equal
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
-
-
-def gathered(shard: Tensor, size: int, group: str) -> Tensor:
-    """Return the tensors of all ranks, concatenated; for use in a pattern."""
-    collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
-    waited: Tensor = collectives.wait_tensor(collectives.all_gather_into_tensor(shard, size, group))
-    return waited
 
 
 def _chunk_of(rank: int) -> Pattern:
@@ -52,17 +46,14 @@ def _slice(
 
 def _check(match: Match, *, groups: tuple[ParallelGroup, ...], rank: int) -> NoMatch | None:
     group = group_of(match, groups)
-    if isinstance(group, NoMatch):
-        return group
-    unmet = first_unmet(match, Requirement.same_shape("x", "own"))
-    return unmet or _place_problem(match, group, rank)
+    return same_shape(match, "x", "own") or _place_problem(match, group, rank)
 
 
 def _place_problem(match: Match, group: ParallelGroup, rank: int) -> NoMatch | None:
     """Return why the part is not that of this rank."""
-    bound, x = match.bound, match.value("x")
+    bound, x = match.bound, match.tensor("x")
     problem = ""
-    if bound["dim"] != 0 or not isinstance(x, torch.Tensor):
+    if bound["dim"] != 0:
         problem = f"the parts are along dimension {bound['dim']}; they are gathered along the first"
     elif not sizes_equal(bound["size"], group.size):
         problem = f"{bound['size']} parts are gathered from {group.size} ranks"
@@ -78,14 +69,11 @@ def _place_problem(match: Match, group: ParallelGroup, rank: int) -> NoMatch | N
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    x, bound = match.node("x"), match.bound
-    replaced = {"own": x}
+    replaced = {"own": match.node("x")}
     if "whole" in match.needed:
-        whole = match.value("whole")
-        started = build.call(
-            "_c10d_functional::all_gather_into_tensor", x, bound["size"], bound["group"], val=whole
-        )
-        replaced["whole"] = build.call("_c10d_functional::wait_tensor", started, val=whole)
+        arguments = match.arguments("x", "size", "group")
+        whole = build_collective(build, ALL_GATHER, *arguments, val=match.value("whole"))
+        replaced["whole"] = whole
     return replaced
 
 
@@ -106,10 +94,7 @@ def remove_gather_of_own_shard(groups: tuple[ParallelGroup, ...]) -> tuple[Rule,
             patterns=patterns,
             check=partial(_check, groups=groups, rank=rank),
             rewrite=_rewrite,
-            operators=(
-                "_c10d_functional::all_gather_into_tensor",
-                "_c10d_functional::wait_tensor",
-            ),
+            operators=(ALL_GATHER, WAIT),
             shares_memory=True,
         )
 

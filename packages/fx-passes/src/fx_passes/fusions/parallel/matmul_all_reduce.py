@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
+from fx_passes.fusions.parallel.collectives import ALL_REDUCE, WAIT, reduced
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import dtype_in, on_npu, rank_is, same_dtype
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -27,45 +29,38 @@ _DEVICE = "Ascend910B"
 _RANKS_OF_X = (2, 3)
 
 
-def _reduced(product: Tensor, operation: str, group: str) -> Tensor:
-    collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
-    waited: Tensor = collectives.wait_tensor(collectives.all_reduce(product, operation, group))
-    return waited
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Linked:
+    return label(torch.ops.aten.linear(x, weight, bias), "linear"), {}
 
 
-def _linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, operation: str, group: str
-) -> dict[str, Tensor]:
-    product = label(torch.ops.aten.linear(x, weight, bias), "linear")
-    return {"y": _reduced(product, operation, group)}
+def _mm(x: Tensor, weight: Tensor) -> Linked:
+    return torch.ops.aten.mm(x, weight), {}
 
 
-def _mm(x: Tensor, weight: Tensor, operation: str, group: str) -> dict[str, Tensor]:
-    return {"y": _reduced(torch.ops.aten.mm(x, weight), operation, group)}
+def _addmm(x: Tensor, weight: Tensor, bias: Tensor) -> Linked:
+    return torch.ops.aten.addmm(bias, x, weight), {}
 
 
-def _addmm(
-    x: Tensor, weight: Tensor, bias: Tensor, operation: str, group: str
-) -> dict[str, Tensor]:
-    product = torch.ops.aten.addmm(bias, x, weight)
-    return {"y": _reduced(product, operation, group)}
+def _matmul(x: Tensor, weight: Tensor) -> Linked:
+    return torch.ops.aten.matmul(x, weight), {}
 
 
-def _matmul(x: Tensor, weight: Tensor, operation: str, group: str) -> dict[str, Tensor]:
-    return {"y": _reduced(torch.ops.aten.matmul(x, weight), operation, group)}
+def _reduced(product: Tensor, operation: str, group: str) -> Linked:
+    return None, {"y": reduced(product, operation, group)}
+
+
+_PATTERNS = tuple(combine(product, _reduced) for product in (_linear, _mm, _addmm, _matmul))
 
 
 def _check(match: Match, *, groups: tuple[ParallelGroup, ...], soc: str) -> NoMatch | None:
     bound = match.bound
-    biased = isinstance(bound.get("bias"), Node)
-    bias = (Requirement.rank("bias", 1), Requirement.same_dtype("x", "bias")) if biased else ()
-    unmet = first_unmet(
-        match,
-        Requirement.on_npu("x"),
-        Requirement.dtype_in("x", torch.bfloat16, torch.float16),
-        Requirement.same_dtype("x", "weight"),
-        Requirement.rank("weight", 2),
-        *bias,
+    bias = ("bias",) if isinstance(bound.get("bias"), Node) else ()
+    unmet = (
+        on_npu(match, "x")
+        or dtype_in(match, "x", torch.bfloat16, torch.float16)
+        or same_dtype(match, "x", "weight", *bias)
+        or rank_is(match, 2, "weight")
+        or rank_is(match, 1, *bias)
     )
     if unmet is None and bound["operation"] != "sum":
         unmet = NoMatch(f"the parts are reduced by {bound['operation']!r}; the kernel sums")
@@ -73,11 +68,9 @@ def _check(match: Match, *, groups: tuple[ParallelGroup, ...], soc: str) -> NoMa
 
 
 def _device_problem(match: Match, groups: tuple[ParallelGroup, ...], soc: str) -> NoMatch | None:
-    group, x = group_of(match, groups), match.value("x")
-    if isinstance(group, NoMatch):
-        return group
+    group, x = group_of(match, groups), match.tensor("x")
     problem = ""
-    if isinstance(x, torch.Tensor) and x.dim() not in _RANKS_OF_X:
+    if x.dim() not in _RANKS_OF_X:
         problem = f"`x` has {x.dim()} dimensions; the kernel takes 2 or 3"
     elif not group.communicator:
         problem = f"the group {group.name!r} has no HCCL communicator"
@@ -91,16 +84,14 @@ def _device_problem(match: Match, groups: tuple[ParallelGroup, ...], soc: str) -
 def _rewrite(
     match: Match, build: GraphBuilder, *, groups: tuple[ParallelGroup, ...]
 ) -> dict[str, Node]:
-    group, weight, bound = group_of(match, groups), match.node("weight"), match.bound
-    if isinstance(group, NoMatch):
-        raise RuleError("building npu_mm_all_reduce_base: the match was not checked")
+    weight, bound = match.node("weight"), match.bound
     if "linear" in match.labels:
         weight = build.call("aten::t", weight, val=match.tensor("weight").t())
     fused = build.call(
         "npu::npu_mm_all_reduce_base",
         bound["x"],
         weight,
-        group.communicator,
+        group_of(match, groups).communicator,
         bias=bound.get("bias"),
         val=match.value("y"),
     )
@@ -128,13 +119,9 @@ def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") 
     """
     return Rule(
         name="fuse_matmul_all_reduce",
-        patterns=(_linear, _mm, _addmm, _matmul),
+        patterns=_PATTERNS,
         check=partial(_check, groups=groups, soc=soc),
         rewrite=partial(_rewrite, groups=groups),
-        operators=(
-            "_c10d_functional::all_reduce",
-            "_c10d_functional::wait_tensor",
-            "npu::npu_mm_all_reduce_base",
-        ),
+        operators=(ALL_REDUCE, WAIT, "npu::npu_mm_all_reduce_base"),
         numerics="rounding",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fx_passes.matching.match import NoMatch
+from fx_passes.matching.match import NoMatchError
 
 if TYPE_CHECKING:
     from fx_passes.matching.match import Match
@@ -29,11 +29,15 @@ class ParallelGroup:
     communicator: str = ""
 
 
-def group_of(match: Match, groups: tuple[ParallelGroup, ...]) -> ParallelGroup | NoMatch:
-    """Return the group that a match's parameter `group` names, or why there is none."""
+def group_of(match: Match, groups: tuple[ParallelGroup, ...]) -> ParallelGroup:
+    """Return the group that a match's parameter `group` names.
+
+    Raises:
+        NoMatchError: There is none.
+    """
     name = match.bound["group"]
     for group in groups:
         if group.name == name:
             return group
     known = ", ".join(repr(group.name) for group in groups) or "none"
-    return NoMatch(f"the group {name!r} is not one of those the rule was made for: {known}")
+    raise NoMatchError(f"the group {name!r} is not one of those the rule was made for: {known}")

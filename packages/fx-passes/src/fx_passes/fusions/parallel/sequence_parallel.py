@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
-from fx_passes.fusions.parallel.gathered_shard import gathered
+from fx_passes.fusions.norms.residual_norm import NORMS
+from fx_passes.fusions.parallel.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    WAIT,
+    build_collective,
+    gathered,
+    reduced,
+)
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import (
+    dtype_in,
+    rank_is,
+    same_dtype,
+    same_shape,
+    sizes_equal,
+)
 from fx_passes.rewriting.rule import Pattern, Rule
 
 if TYPE_CHECKING:
@@ -25,9 +39,7 @@ if TYPE_CHECKING:
 
 
 def _reduced(x: Tensor, operation: str, group: str) -> Linked:
-    collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
-    reduced = collectives.wait_tensor(collectives.all_reduce(x, operation, group))
-    return label(reduced, "rows"), {}
+    return label(reduced(x, operation, group), "rows"), {}
 
 
 def _gathered(x: Tensor, size: int, group: str) -> Linked:
@@ -87,16 +99,13 @@ def _patterns() -> tuple[Pattern, ...]:
 
 def _check(match: Match, *, groups: tuple[ParallelGroup, ...], divisible: bool) -> NoMatch | None:
     group = group_of(match, groups)
-    if isinstance(group, NoMatch):
-        return group
     others = [name for name in ("residual", "extra") if name in match.bound]
-    unmet = first_unmet(
-        match,
-        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-        Requirement.rank("x", 2),
-        Requirement.rank("weight", 1),
-        Requirement.same_dtype("x", "weight", *others),
-        Requirement.same_shape("rows", *others),
+    unmet = (
+        dtype_in(match, "x", torch.bfloat16, torch.float16, torch.float32)
+        or rank_is(match, 2, "x")
+        or rank_is(match, 1, "weight")
+        or same_dtype(match, "x", "weight", *others)
+        or same_shape(match, "rows", *others)
     )
     if unmet is None and match.bound.get("operation", "sum") != "sum":
         unmet = NoMatch(f"the parts are reduced by {match.bound['operation']!r}, not summed")
@@ -138,14 +147,15 @@ def _rewrite(
     match: Match, build: GraphBuilder, *, groups: tuple[ParallelGroup, ...]
 ) -> dict[str, Node]:
     group, bound, x = group_of(match, groups), match.bound, match.tensor("x")
-    if isinstance(group, NoMatch):
-        raise RuleError("sharding all-reduce and norm: the match was not checked")
     reduces = "operation" in bound
     tokens = x.shape[0] if reduces else x.shape[0] * group.size
     rows = x.shape[0] // group.size if reduces else x.shape[0]
     shard = x.new_empty((rows, *x.shape[1:]))
     whole = x.new_empty((tokens, *x.shape[1:]))
-    own = _scattered(match, group, shard, build) if reduces else match.node("x")
+    own = match.node("x")
+    if reduces:
+        arguments = (own, "sum", group.size, group.name)
+        own = build_collective(build, REDUCE_SCATTER, *arguments, val=shard)
     if "extra" in bound:
         extra = _own_part(match.node("extra"), group, shard, build)
         own = build.call("aten::add.Tensor", own, extra, val=shard)
@@ -163,32 +173,15 @@ def _rewrite(
         normed = build.call("npu::npu_rms_norm", own, weight, epsilon, val=(shard, rstd))
         results = {"normed": build.element(normed, 0), "total": own}
     return {
-        name: _whole(results[name], group, whole, build) for name in results if name in match.needed
+        name: build_collective(build, ALL_GATHER, each, group.size, group.name, val=whole)
+        for name, each in results.items()
+        if name in match.needed
     }
-
-
-def _scattered(match: Match, group: ParallelGroup, shard: Tensor, build: GraphBuilder) -> Node:
-    started = build.call(
-        "_c10d_functional::reduce_scatter_tensor",
-        match.bound["x"],
-        "sum",
-        group.size,
-        group.name,
-        val=shard,
-    )
-    return build.call("_c10d_functional::wait_tensor", started, val=shard)
 
 
 def _own_part(whole: Node, group: ParallelGroup, shard: Tensor, build: GraphBuilder) -> Node:
     parts = build.call("aten::chunk", whole, group.size, 0, val=[shard] * group.size)
     return build.element(parts, group.rank)
-
-
-def _whole(shard: Node, group: ParallelGroup, whole: Tensor, build: GraphBuilder) -> Node:
-    started = build.call(
-        "_c10d_functional::all_gather_into_tensor", shard, group.size, group.name, val=whole
-    )
-    return build.call("_c10d_functional::wait_tensor", started, val=whole)
 
 
 def shard_all_reduce_norm(
@@ -221,14 +214,7 @@ def shard_all_reduce_norm(
         patterns=_patterns(),
         check=partial(_check, groups=groups, divisible=tokens_divide),
         rewrite=partial(_rewrite, groups=groups),
-        operators=(
-            "_c10d_functional::all_reduce",
-            "_c10d_functional::reduce_scatter_tensor",
-            "_c10d_functional::all_gather_into_tensor",
-            "_c10d_functional::wait_tensor",
-            "npu::npu_rms_norm",
-            "npu::npu_add_rms_norm",
-        ),
+        operators=(ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, WAIT, *NORMS),
         numerics="rounding",
         accepts_cost=True,
     )

@@ -9,9 +9,19 @@ import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, is_dense, sizes_equal
+from fx_passes.matching.requirements import (
+    dtype_in,
+    is_dense,
+    is_number,
+    on_npu,
+    rank_is,
+    same_dtype,
+    shapes_equal,
+    sizes_equal,
+)
 from fx_passes.raising.attention.added_mask import seen_keys
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -34,61 +45,39 @@ _SPARSE_CAUSAL_FROM_TOP_LEFT = 2
 _RANK = 4
 
 
+def _plain(query: Tensor, key: Tensor, value: Tensor) -> Linked:
+    return (query, key, value), {}
+
+
 def _repeated(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
-    dropout: float,
-    causal: bool,
-    scale: float | None,
-    gqa: bool,
     key_sizes: Sequence[int],
     key_shape: Sequence[int],
     value_sizes: Sequence[int],
     value_shape: Sequence[int],
-) -> dict[str, Tensor]:
+) -> Linked:
     """Keys and values repeated for each query head of a group, as `repeat_kv` does."""
     aten = torch.ops.aten
     wide_key = label(aten.expand(aten.unsqueeze(key, 2), key_sizes), "wide_key")
     wide_value = label(aten.expand(aten.unsqueeze(value, 2), value_sizes), "wide_value")
-    attended = aten.scaled_dot_product_attention.default(
-        query,
-        label(aten.reshape(wide_key, key_shape), "all_keys"),
-        label(aten.reshape(wide_value, value_shape), "all_values"),
-        mask,
-        dropout,
-        causal,
-        scale=scale,
-        enable_gqa=gqa,
-    )
-    return {"y": attended}
+    all_keys = label(aten.reshape(wide_key, key_shape), "all_keys")
+    return (query, all_keys, label(aten.reshape(wide_value, value_shape), "all_values")), {}
 
 
-def _plain(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+def _attended(
+    heads: tuple[Tensor, Tensor, Tensor],
     mask: Tensor | None,
     dropout: float,
     causal: bool,
     scale: float | None,
     gqa: bool,
-) -> dict[str, Tensor]:
+) -> Linked:
     attended = torch.ops.aten.scaled_dot_product_attention.default(
-        query, key, value, mask, dropout, causal, scale=scale, enable_gqa=gqa
+        *heads, mask, dropout, causal, scale=scale, enable_gqa=gqa
     )
-    return {"y": attended}
-
-
-_REQUIREMENTS = (
-    Requirement.on_npu("query"),
-    Requirement.dtype_in("query", torch.bfloat16, torch.float16),
-    Requirement.same_dtype("query", "key", "value"),
-    Requirement.rank("query", _RANK),
-    Requirement.rank("key", _RANK),
-    Requirement.rank("value", _RANK),
-)
+    return None, {"y": attended}
 
 
 def _check(match: Match) -> NoMatch | None:
@@ -102,7 +91,12 @@ def _check(match: Match) -> NoMatch | None:
 
 def heads_problem(match: Match) -> NoMatch | None:
     """Return why the kernel does not take `query`, `key` and `value` of a match."""
-    unmet = first_unmet(match, *_REQUIREMENTS)
+    unmet = (
+        on_npu(match, "query")
+        or dtype_in(match, "query", torch.bfloat16, torch.float16)
+        or same_dtype(match, "query", "key", "value")
+        or rank_is(match, _RANK, "query", "key", "value")
+    )
     if unmet is not None:
         return unmet
     query, key, value = map(match.tensor, ("query", "key", "value"))
@@ -120,15 +114,14 @@ def heads_problem(match: Match) -> NoMatch | None:
 
 
 def _value_problem(key: Tensor, value: Tensor) -> NoMatch | None:
-    if not all(map(sizes_equal, key.shape[:-1], value.shape[:-1])):
+    if not shapes_equal(key.shape[:-1], value.shape[:-1]):
         return NoMatch(
             f"`key` has shape {list(key.shape)} and `value` {list(value.shape)}, which may differ "
             "in the last dimension only"
         )
     size: object = value.shape[-1]
     key_size: object = key.shape[-1]
-    known = isinstance(size, int) and isinstance(key_size, int) and size <= key_size
-    if not known:
+    if not (isinstance(size, int) and isinstance(key_size, int) and size <= key_size):
         return NoMatch(
             f"heads of {key_size} in `key` and {size} in `value`; narrower values are padded, "
             "wider ones the kernel does not take"
@@ -158,7 +151,7 @@ def _repeat_problem(match: Match, groups: int) -> NoMatch | None:
         ("value", wide_value, (batch, kv_heads, groups, length, value_size)),
         ("value", all_values, (batch, query.shape[1], length, value_size)),
     ):
-        if tensor.dim() != len(shape) or not all(map(sizes_equal, tensor.shape, shape)):
+        if not shapes_equal(tensor.shape, shape):
             return NoMatch(
                 f"`{name}` is repeated to {list(tensor.shape)}, expected {list(shape)}: each head "
                 f"for the {groups} query heads of its group"
@@ -167,15 +160,14 @@ def _repeat_problem(match: Match, groups: int) -> NoMatch | None:
 
 
 def _settings_problem(match: Match) -> NoMatch | None:
-    dropout, causal, scale = (match.bound[name] for name in ("dropout", "causal", "scale"))
+    dropout, causal, scale = match.arguments("dropout", "causal", "scale")
     if dropout != 0:
         return NoMatch(f"dropout_p is {dropout}; the kernel has none")
     if not isinstance(causal, bool):
         return NoMatch(f"is_causal is {causal}; it must be known when the graph is compiled")
-    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float))):
+    if scale is not None and not is_number(scale):
         return NoMatch(f"scale is {scale}; the kernel takes a number")
-    query = match.value("query")
-    if causal and isinstance(query, torch.Tensor) and sizes_equal(query.shape[2], 1):
+    if causal and sizes_equal(match.tensor("query").shape[2], 1):
         return NoMatch("is_causal over one query sees the first key only; the kernel sees all")
     return None
 
@@ -291,7 +283,7 @@ def raise_attention() -> Rule:
     return Rule(
         accepts_cost=True,
         name="raise_attention",
-        patterns=(_repeated, _plain),
+        patterns=(combine(_repeated, _attended), combine(_plain, _attended)),
         check=_check,
         rewrite=_rewrite,
         operators=("npu::npu_fused_infer_attention_score",),

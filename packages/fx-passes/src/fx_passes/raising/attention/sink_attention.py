@@ -9,12 +9,13 @@ import torch
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import dtype_in, rank_is, sizes_equal
 from fx_passes.raising.attention.attention import dense, heads_problem, kernel_mask, mask_problem
 from fx_passes.raising.attention.spelt_attention import (
     SCORES,
     SHIFTS,
     WEIGHTS,
+    attended,
     scale_of,
     spelling_problem,
 )
@@ -51,10 +52,6 @@ def _without_sinks(weights: Tensor, cut_dim: int, start: int | None, end: int) -
     return torch.ops.aten.slice.Tensor(weights, cut_dim, start, end, 1), {}
 
 
-def _softmax(scores: Tensor, softmax_dim: int, softmax_dtype: torch.dtype | None) -> Linked:
-    return torch.ops.aten.softmax.int(scores, softmax_dim, softmax_dtype), {}
-
-
 def _times_the_share_of_keys(
     scores: Tensor,
     sinks: Tensor,
@@ -80,7 +77,7 @@ def _times_the_share_of_keys(
 
 _PATTERNS = (
     *(
-        combine(*scores, _with_sinks, shift, _softmax, _without_sinks, *weights)
+        combine(*scores, _with_sinks, shift, attended, _without_sinks, *weights)
         for scores in SCORES
         for shift in SHIFTS
         for weights in WEIGHTS
@@ -100,11 +97,10 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _sinks_problem(match: Match) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.dtype_in("query", torch.bfloat16),
-        Requirement.dtype_in("sinks", torch.bfloat16),
-        Requirement.rank("sinks", 1),
+    unmet = (
+        dtype_in(match, "query", torch.bfloat16)
+        or dtype_in(match, "sinks", torch.bfloat16)
+        or rank_is(match, 1, "sinks")
     )
     if unmet is not None:
         return unmet
@@ -143,9 +139,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     mask, sparse_mode = kernel_mask(match, build, query)
     fused = build.call(
         "npu::npu_fused_infer_attention_score_v2",
-        dense(bound["query"], build),
-        dense(bound["key"], build),
-        dense(bound["value"], build),
+        *(dense(bound[name], build) for name in ("query", "key", "value")),
         atten_mask=mask,
         learnable_sink=bound["sinks"],
         num_query_heads=query.shape[1],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import is_number
 from fx_passes.raising.attention.attention import heads_problem, mask_problem, seen_mask
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
@@ -39,10 +39,6 @@ def _divided(scores: Tensor, divisor: float) -> Linked:
     return scores / divisor, {}
 
 
-def _unscaled(scores: Tensor) -> Linked:
-    return scores, {}
-
-
 def _masked(scores: Tensor, mask: Tensor) -> Linked:
     return scores + mask, {}
 
@@ -53,9 +49,9 @@ def _less_the_largest(scores: Tensor, max_dim: int) -> Linked:
     return scores - largest, {}
 
 
-def _weighted(scores: Tensor, softmax_dim: int, softmax_dtype: torch.dtype | None) -> Linked:
-    weights = torch.ops.aten.softmax.int(scores, softmax_dim, softmax_dtype)
-    return weights, {}
+def attended(scores: Tensor, softmax_dim: int, softmax_dtype: torch.dtype | None) -> Linked:
+    """Turn scores into weights in a pattern; a link of `combine`."""
+    return torch.ops.aten.softmax.int(scores, softmax_dim, softmax_dtype), {}
 
 
 def _rounded(weights: Tensor, weight_dtype: torch.dtype) -> Linked:
@@ -77,7 +73,7 @@ def _summed(weights: Tensor, value: Tensor) -> Linked:
 SCORES = tuple(
     (product, scale, mask)
     for product in (_product, _wide_product)
-    for scale in (_scaled, _divided, _unscaled)
+    for scale in (_scaled, _divided, _same)
     for mask in (_masked, _same)
 )
 """Links of patterns, from queries and keys to masked scores."""
@@ -98,7 +94,7 @@ WEIGHTS = tuple(
 """Links of patterns, from the weights to the output `y`."""
 
 _PATTERNS = tuple(
-    combine(*scores, shift, _weighted, *weights)
+    combine(*scores, shift, attended, *weights)
     for scores in SCORES
     for shift in SHIFTS
     for weights in WEIGHTS
@@ -154,31 +150,27 @@ def _position(dim: object, rank: int) -> object:
 def _scale_problem(match: Match) -> NoMatch | None:
     for name in ("scale", "divisor"):
         number = match.bound.get(name, 1.0)
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or number == 0:
+        if not is_number(number) or number == 0:
             return NoMatch(f"the scores are scaled by {number}; the kernel takes a number")
     return None
 
 
 def scale_of(match: Match) -> float:
     """Return the factor of the scores of a match."""
-    scale, divisor = (match.bound.get(name, 1.0) for name in ("scale", "divisor"))
-    if not isinstance(scale, (int, float)) or not isinstance(divisor, (int, float)):
-        raise RuleError("reading the scale of attention: the match was not checked")
+    scale: Any = match.bound.get("scale", 1.0)
+    divisor: Any = match.bound.get("divisor", 1.0)
     return float(scale / divisor)
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound = match.bound
-    attended = build.call(
+    fused = build.call(
         "aten::scaled_dot_product_attention",
-        bound["query"],
-        bound["key"],
-        bound["value"],
+        *match.arguments("query", "key", "value"),
         seen_mask(match),
         scale=scale_of(match),
         val=dense_like(match.tensor("y")),
     )
-    return {"y": attended}
+    return {"y": fused}
 
 
 def spelt_attention() -> Rule:

@@ -11,7 +11,15 @@ from fx_passes.graph_argument import value_of
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import (
+    dtype_in,
+    is_number,
+    on_npu,
+    rank_is,
+    same_dtype,
+    same_shape,
+    sizes_equal,
+)
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
@@ -90,21 +98,15 @@ _PATTERNS = (
 )
 
 
-_REQUIREMENTS = (
-    Requirement.on_npu("x"),
-    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.same_dtype("x", "y"),
-    Requirement.same_shape("x", "y"),
-)
-_WEIGHT_REQUIREMENTS = (
-    Requirement.dtype_in("weight", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.rank("weight", 1),
-)
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def _check(match: Match) -> NoMatch | None:
     return (
-        first_unmet(match, *_REQUIREMENTS)
+        on_npu(match, "x")
+        or dtype_in(match, "x", *_DTYPES)
+        or same_dtype(match, "x", "y")
+        or same_shape(match, "x", "y")
         or _shape_problem(match)
         or _weight_problem(match)
         or _memory_problem(match)
@@ -116,7 +118,7 @@ def _shape_problem(match: Match) -> NoMatch | None:
     shape, epsilon = match.bound["shape"], match.bound["epsilon"]
     if not isinstance(shape, (list, tuple)) or len(shape) != 1 or type(shape[0]) is not int:
         return NoMatch(f"it normalises over the dimensions {shape}; expected one, of a known size")
-    if epsilon is not None and (isinstance(epsilon, bool) or not isinstance(epsilon, (int, float))):
+    if epsilon is not None and not is_number(epsilon):
         return NoMatch(f"epsilon is {epsilon}; the kernel takes a number")
     return None
 
@@ -124,7 +126,7 @@ def _shape_problem(match: Match) -> NoMatch | None:
 def _weight_problem(match: Match) -> NoMatch | None:
     if match.bound.get("weight") is None:
         return None
-    unmet = first_unmet(match, *_WEIGHT_REQUIREMENTS)
+    unmet = dtype_in(match, "weight", *_DTYPES) or rank_is(match, 1, "weight")
     if unmet is not None:
         return unmet
     x, weight = match.tensor("x"), match.tensor("weight")
@@ -138,12 +140,12 @@ def _weight_problem(match: Match) -> NoMatch | None:
 
 
 def _memory_problem(match: Match) -> NoMatch | None:
-    layout, value = match.bound.get("layout"), match.value("x")
+    layout, there = match.bound.get("layout"), match.tensor("x").device
     if layout not in {None, torch.strided}:
         return NoMatch(f"the result is cast to the layout {layout}; the kernel's is strided")
     device = match.bound.get("device")
-    if isinstance(value, torch.Tensor) and device not in {None, value.device}:
-        return NoMatch(f"the result is moved to {device}; the kernel leaves it on {value.device}")
+    if device not in {None, there}:
+        return NoMatch(f"the result is moved to {device}; the kernel leaves it on {there}")
     return None
 
 

@@ -9,7 +9,7 @@ import torch
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import dtype_in, is_number, on_npu, same_dtype, same_shape
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
@@ -120,21 +120,18 @@ def _late_epsilon_sqrt(x: Tensor, dims: Sequence[int], epsilon: float) -> dict[s
     return {"y": x / label(root + epsilon, "late_epsilon")}
 
 
-_REQUIREMENTS = (
-    Requirement.on_npu("x"),
-    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.same_shape("x", "y"),
-)
-
-
 def _check(match: Match) -> NoMatch | None:
     late = match.labels.get("late_epsilon")
     if late is not None:
         return NoMatch("epsilon is added to the root; the kernel adds it to the mean", (late,))
-    same = Requirement.same_dtype("x", "y")
-    wide = Requirement.dtype_in("y", torch.float32)
-    dtype = wide if "wide" in match.labels else same
-    return first_unmet(match, *_REQUIREMENTS, dtype) or _numbers_problem(match)
+    wide = "wide" in match.labels
+    return (
+        on_npu(match, "x")
+        or dtype_in(match, "x", torch.bfloat16, torch.float16, torch.float32)
+        or same_shape(match, "x", "y")
+        or (dtype_in(match, "y", torch.float32) if wide else same_dtype(match, "x", "y"))
+        or _numbers_problem(match)
+    )
 
 
 def _numbers_problem(match: Match) -> NoMatch | None:
@@ -146,7 +143,7 @@ def _numbers_problem(match: Match) -> NoMatch | None:
     size: object = x.shape[-1]
     if not isinstance(size, int):
         return NoMatch(f"the last dimension is {size}; it must be a number")
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
+    if not is_number(epsilon):
         return NoMatch(f"epsilon is {epsilon}; the kernel takes a number")
     return layout_problem(match, "y")
 

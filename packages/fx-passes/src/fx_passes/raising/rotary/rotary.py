@@ -5,17 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
 
-from fx_passes.fusions.halves import place_in, slices_problem
+from fx_passes.fusions.halves import slices_problem
+from fx_passes.fusions.quantized import cast
+from fx_passes.graph_argument import literals_equal
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.matching.requirements import (
+    dtype_in,
+    on_npu,
+    same_dtype,
+    same_shape,
+    shapes_equal,
+    sizes_equal,
+)
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.raising.rotary.spellings import ROTATIONS
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
@@ -31,15 +39,11 @@ def _check(match: Match) -> NoMatch | None:
     if "halved" in match.labels:
         return _halved_problem(match) or layout_problem(match, "y")
     return (
-        first_unmet(
-            match,
-            Requirement.on_npu("x"),
-            Requirement.dtype_in("x", *_DTYPES),
-            Requirement.same_shape("x", "y"),
-            Requirement.same_shape("x", "rotated"),
-            Requirement.same_shape("cos", "sin"),
-            Requirement.same_dtype("cos", "sin"),
-        )
+        on_npu(match, "x")
+        or dtype_in(match, "x", *_DTYPES)
+        or same_shape(match, "x", "y", "rotated")
+        or same_shape(match, "cos", "sin")
+        or same_dtype(match, "cos", "sin")
         or _parts_problem(match)
         or _dtype_problem(match, "x", "cos")
         or _angles_problem(match, "x", "cos")
@@ -49,55 +53,27 @@ def _check(match: Match) -> NoMatch | None:
 
 def _parts_problem(match: Match) -> NoMatch | None:
     """Return why the rotated parts are not halves, or neighbours, of the last dimension."""
-    x = match.tensor("x")
-    return _dimensions_problem(match, x.dim()) or _cut_problem(match, x.shape[-1])
-
-
-def _dimensions_problem(match: Match, rank: int) -> NoMatch | None:
-    bound = match.bound
+    bound, x = match.bound, match.tensor("x")
+    rank, size = x.dim(), x.shape[-1]
     for name in ("dim", "cat_dim"):
         if name in bound and bound[name] not in {-1, rank - 1}:
             return NoMatch(f"the halves are along dimension {bound[name]} of {rank}, not the last")
-    if "neighbours" in match.labels and bound["stack_dim"] not in {-1, rank}:
+    if bound.get("stack_dim", -1) not in {-1, rank}:
         return NoMatch(
             f"neighbours are stacked along dimension {bound['stack_dim']} of {rank + 1}, not "
             "the last"
         )
-    return None
-
-
-def _cut_problem(match: Match, size: int) -> NoMatch | None:
-    bound = match.bound
     if not _is_even(size):
         return NoMatch(f"the last dimension must be an even number, found {size}")
-    if "size" in bound and bound["size"] != size // 2:
-        return NoMatch(f"parts of {bound['size']} are not the halves of {size}")
-    if "sizes" in bound and _listed(bound["sizes"]) != [size // 2, size // 2]:
-        return NoMatch(f"parts of {bound['sizes']} are not the halves of {size}")
-    if "neighbours" in match.labels:
-        return _neighbours_problem(bound, size)
+    half = size // 2
+    parts = bound["sizes"] if "sizes" in bound else bound.get("size", half)
+    if not literals_equal(parts, [half, half] if "sizes" in bound else half):
+        return NoMatch(f"parts of {parts} are not the halves of {size}")
     return slices_problem(bound, size)
 
 
 def _is_even(size: object) -> bool:
     return isinstance(size, int) and size % 2 == 0
-
-
-def _listed(sizes: object) -> list[object]:
-    return list(sizes) if isinstance(sizes, (list, tuple)) else [sizes]
-
-
-def _neighbours_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
-    names = ("start", "end", "next_start", "next_end")
-    start, end, next_start, next_end = (bound[name] for name in names)
-    begins = [place_in(each, 0, size) for each in (start, next_start)]
-    ends = [place_in(each, size, size) for each in (end, next_end)]
-    if begins != [0, 1] or ends not in ([size, size], [size - 1, size]):
-        return NoMatch(
-            f"the slices [{start}:{end}:2] and [{next_start}:{next_end}:2] are not the even and "
-            f"the odd elements of {size}"
-        )
-    return None
 
 
 def _dtype_problem(match: Match, x: str, cos: str) -> NoMatch | None:
@@ -143,14 +119,13 @@ def _angles_problem(match: Match, x: str, cos: str, *, share: int = 1) -> NoMatc
 
 
 def _halved_problem(match: Match) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.on_npu("first"),
-        Requirement.dtype_in("first", *_DTYPES),
-        Requirement.same_shape("first", "second"),
-        Requirement.same_dtype("first", "second"),
-        Requirement.same_shape("cos", "sin"),
-        Requirement.same_dtype("cos", "sin"),
+    unmet = (
+        on_npu(match, "first")
+        or dtype_in(match, "first", *_DTYPES)
+        or same_shape(match, "first", "second")
+        or same_dtype(match, "first", "second")
+        or same_shape(match, "cos", "sin")
+        or same_dtype(match, "cos", "sin")
     )
     if unmet is not None:
         return unmet
@@ -165,44 +140,46 @@ def _halved_problem(match: Match) -> NoMatch | None:
 
 
 def _complex_problem(match: Match) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.on_npu("x"),
-        Requirement.dtype_in("x", torch.float32),
-        Requirement.dtype_in("angles", torch.complex64),
-        Requirement.same_shape("x", "y"),
+    unmet = (
+        on_npu(match, "x")
+        or dtype_in(match, "x", torch.float32)
+        or dtype_in(match, "angles", torch.complex64)
+        or same_shape(match, "x", "y")
     )
     if unmet is not None:
         return unmet
     x, pairs = match.tensor("x"), match.tensor("complex")
     size = x.shape[-1]
     expected = (*x.shape[:-1], size // 2, 2)
-    if not _is_even(size) or pairs.dim() != len(expected):
+    if not _is_even(size):
         return NoMatch(f"the last dimension must be pairs of numbers, found {list(pairs.shape)}")
-    if not all(map(sizes_equal, pairs.shape, expected)):
+    if not shapes_equal(pairs.shape, expected):
         return NoMatch(f"pairs of shape {list(pairs.shape)}, expected {list(expected)}")
     return _angles_problem(match, "x", "angles", share=2)
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    y, bound, labels = match.tensor("y"), match.bound, match.labels
-    x: object
-    cos: object
-    sin: object
+    y, labels = match.tensor("y"), match.labels
     if "complex" in labels:
-        x, cos, sin = bound["x"], *_of_complex(bound["angles"], build)
+        x, (cos, sin) = match.node("x"), _of_complex(match.node("angles"), build)
     elif "halved" in labels:
-        x = build.call("aten::cat", [bound["first"], bound["second"]], -1)
-        cos, sin = (build.call("aten::cat", [bound[name]] * 2, -1) for name in ("cos", "sin"))
+        x = build.call("aten::cat", match.arguments("first", "second"), -1)
+        cos, sin = (build.call("aten::cat", [match.node(name)] * 2, -1) for name in ("cos", "sin"))
     else:
-        x, cos, sin = bound["x"], bound["cos"], bound["sin"]
+        x, cos, sin = map(match.node, ("x", "cos", "sin"))
     if "backwards" in labels:
         sin = build.call("aten::neg", sin)
-    mode = "interleave" if {"neighbours", "complex"} & labels.keys() else "half"
-    return {"y": _rotary(x, cos, sin, mode, y, build)}
+    # All in the dtype of the result, and in four dimensions.
+    inputs = [_four_dimensions(cast(each, y.dtype, build), build) for each in (x, cos, sin)]
+    mode = "interleave" if "complex" in labels or "stack_dim" in match.bound else "half"
+    known = dense_like(y)
+    if y.dim() == _RANK:
+        return {"y": build.call("npu::npu_rotary_mul", *inputs, mode, val=known)}
+    rotated = build.call("npu::npu_rotary_mul", *inputs, mode, val=known.unsqueeze(0))
+    return {"y": build.call("aten::squeeze.dim", rotated, 0)}
 
 
-def _of_complex(angles: object, build: GraphBuilder) -> list[Node]:
+def _of_complex(angles: Node, build: GraphBuilder) -> list[Node]:
     """Return cosines and sines, each twice, of complex numbers."""
     parts = build.call("aten::view_as_real", angles)
     chosen = [build.call("aten::select.int", parts, -1, position) for position in range(2)]
@@ -210,33 +187,11 @@ def _of_complex(angles: object, build: GraphBuilder) -> list[Node]:
     return [build.call("aten::flatten.using_ints", each, -2, -1) for each in doubled]
 
 
-def _rotary(
-    x: object, cos: object, sin: object, mode: str, y: torch.Tensor, build: GraphBuilder
-) -> Node:
-    """Call the kernel, with all inputs in the dtype of the result and in four dimensions."""
-    wide = [_cast(each, y.dtype, build) for each in (x, cos, sin)]
-    inputs = [_four_dimensions(each, y.dim(), build) for each in wide]
-    known = dense_like(y)
-    if y.dim() == _RANK:
-        return build.call("npu::npu_rotary_mul", *inputs, mode, val=known)
-    rotated = build.call("npu::npu_rotary_mul", *inputs, mode, val=known.unsqueeze(0))
-    return build.call("aten::squeeze.dim", rotated, 0)
-
-
-def _cast(argument: object, dtype: torch.dtype, build: GraphBuilder) -> object:
-    value = argument.meta.get("val") if isinstance(argument, Node) else None
-    if isinstance(value, torch.Tensor) and value.dtype != dtype:
-        return build.call("aten::_to_copy", argument, dtype=dtype)
-    return argument
-
-
-def _four_dimensions(argument: object, rank: int, build: GraphBuilder) -> object:
-    """Return a value with dimensions of size 1 in front; x has that many dimensions."""
-    value = argument.meta.get("val") if isinstance(argument, Node) else None
-    missing = _RANK - (value.dim() if isinstance(value, torch.Tensor) else rank)
-    for _ in range(missing):
-        argument = build.call("aten::unsqueeze", argument, 0)
-    return argument
+def _four_dimensions(node: Node, build: GraphBuilder) -> Node:
+    """Return a value with dimensions of size 1 in front."""
+    for _ in range(_RANK - node.meta["val"].dim()):
+        node = build.call("aten::unsqueeze", node, 0)
+    return node
 
 
 def raise_rotary() -> Rule:

@@ -1,8 +1,7 @@
 """The forms in which models write a rotation: patterns whose labels give the kind of rotation.
 
-The labels: `neighbours` if the elements 2 i and 2 i + 1 are rotated, not i and i + half;
-`backwards` if the angle is negative; `halved` if cosines and sines have half the size of x
-and the halves of the result are computed separately; `complex` if they are complex numbers.
+The labels: `backwards` if the angle is negative; `halved` if cosines and sines have half the size
+of x and the halves of the result are computed separately; `complex` if they are complex numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.halves import HALVES
+from fx_passes.fusions.halves import HALVES, neighbours
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.pattern import label
 
@@ -22,19 +21,6 @@ if TYPE_CHECKING:
 
     from fx_passes.fusions.halves import Parts
     from fx_passes.matching.combined_pattern import Linked
-
-
-def _every_second(
-    x: Tensor,
-    dim: int,
-    start: int | None,
-    end: int | None,
-    next_start: int | None,
-    next_end: int | None,
-) -> Linked:
-    even = torch.ops.aten.slice.Tensor(x, dim, start, end, 2)
-    odd = torch.ops.aten.slice.Tensor(x, dim, next_start, next_end, 2)
-    return (x, even, odd), {}
 
 
 def _concatenated(parts: Parts, cat_dim: int) -> Linked:
@@ -49,13 +35,13 @@ def _concatenated_backwards(parts: Parts, cat_dim: int) -> Linked:
 
 def _stacked_flattened(parts: Parts, stack_dim: int, from_dim: int, to_dim: int) -> Linked:
     x, first, second = parts
-    stacked = label(torch.stack((-second, first), stack_dim), "neighbours")
+    stacked = torch.stack((-second, first), stack_dim)
     return (x, torch.ops.aten.flatten.using_ints(stacked, from_dim, to_dim)), {}
 
 
 def _stacked_reshaped(parts: Parts, stack_dim: int, shape: Sequence[int]) -> Linked:
     x, first, second = parts
-    stacked = label(torch.stack((-second, first), stack_dim), "neighbours")
+    stacked = torch.stack((-second, first), stack_dim)
     return (x, torch.ops.aten.reshape(stacked, shape)), {}
 
 
@@ -116,7 +102,7 @@ ROTATIONS: tuple[Callable[..., dict[str, Tensor]], ...] = (
         for cast in _CASTS
     ),
     *(
-        combine(_every_second, turn, cast, _added)
+        combine(neighbours, turn, cast, _added)
         for turn in (_stacked_flattened, _stacked_reshaped)
         for cast in _CASTS
     ),

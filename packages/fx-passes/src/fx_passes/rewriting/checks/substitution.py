@@ -9,14 +9,14 @@ aligned address. Every pass that replaces a value by an existing one asks here.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import literals_equal, value_of
 from fx_passes.matching.match import NoMatch
-from fx_passes.matching.requirements import is_dense, sizes_equal
+from fx_passes.matching.requirements import is_dense, shapes_equal
 from fx_passes.memory import escapes, meets_its_source, views_of
 from fx_passes.torch_internals import OpOverload, storage_key
 
@@ -59,24 +59,8 @@ _READS_PLACEMENT = frozenset(
 # Their results begin in memory of their own where the first argument begins in its memory: torch
 # clones that argument with its strides and its storage offset (`clone_preserve_strides`).
 _FOLLOWS_PLACEMENT = frozenset({"copy", "diagonal_scatter", "select_scatter", "slice_scatter"})
-# Beside those that torch tags as in-place views: they give an object another shape or memory.
-_CHANGES_OBJECT = frozenset(
-    {
-        "as_strided_",
-        "detach_",
-        "rename_",
-        "requires_grad_",
-        "resize_",
-        "resize_as_",
-        "set_",
-        "squeeze_",
-        "swapaxes_",
-        "swapdims_",
-        "t_",
-        "transpose_",
-        "unsqueeze_",
-    }
-)
+# Beside operators that torch tags as in-place views.
+_CHANGES_OBJECT = frozenset({"rename_", "requires_grad_"})
 _KEEPS_OFFSET = frozenset(
     {
         aten._unsafe_view.default,  # noqa: SLF001 - the name of the operator
@@ -238,7 +222,7 @@ def _reshape(node: Node) -> Literal["view", "copy", "unknown"]:
     x, y = value_of(node.args[0]), value_of(node)
     if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
         return "unknown"
-    if is_dense(x) or (x.dim() == y.dim() and all(map(sizes_equal, x.shape, y.shape))):
+    if is_dense(x) or shapes_equal(x.shape, y.shape):
         return "view"
     if not all(isinstance(size, int) for size in (*x.shape, *x.stride(), *y.shape)):
         return "unknown"
@@ -313,13 +297,23 @@ def _returned_arguments(node: Node, effects: EffectTable) -> Collection[Node]:
 def _change_problem(users: Iterable[Node]) -> NoMatch | None:
     """Return a user that changes the object that it is given, not only its memory."""
     for user in users:
-        target = user.target
-        name = target.overloadpacket.__name__ if isinstance(target, OpOverload) else str(target)
-        if name in _CHANGES_OBJECT or (
-            isinstance(target, OpOverload) and torch.Tag.inplace_view in target.tags
-        ):
+        if _changes_object(user):
             return NoMatch(f"`{user.name}` changes the shape or the memory of an object", (user,))
     return None
+
+
+def _changes_object(user: Node) -> bool:
+    target: Any = user.target
+    if isinstance(target, OpOverload):
+        overloads, name = [target], target.overloadpacket.__name__
+    elif user.op == "call_method":
+        packet, name = getattr(aten, target, None), target
+        overloads = [getattr(packet, each) for each in packet.overloads()] if packet else []
+    else:
+        return False
+    return name in _CHANGES_OBJECT or any(
+        torch.Tag.inplace_view in overload.tags for overload in overloads
+    )
 
 
 def _sees(user: Node) -> Literal["nothing", "alignment", "placement"]:
@@ -382,5 +376,5 @@ def _laid_out_alike(old: Node, new: Node) -> bool:
         isinstance(before, torch.Tensor)
         and isinstance(after, torch.Tensor)
         and literals_equal(_offset(old), _offset(new))
-        and all(map(sizes_equal, before.stride(), after.stride()))
+        and shapes_equal(before.stride(), after.stride())
     )

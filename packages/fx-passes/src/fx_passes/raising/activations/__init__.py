@@ -1,1 +1,0 @@
-"""Gated activations, raised to kernels of both halves side by side."""
