@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-HIDDEN, INTERMEDIATE, HEADS, HEAD_DIM = 64, 128, 4, 128
+HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM = 64, 128, 4, 2, 128
 AUX_LAYERS = (0, 1, 2)
 """Layers of the target whose hidden states the draft reads; the target has four."""
 EMBEDDINGS = "model.embed_tokens.weight"
@@ -23,19 +23,13 @@ OWN_TOKEN = 20.0
 
 
 def write_draft(
-    folder: Path,
-    *,
-    dtype: torch.dtype,
-    num_kv_heads: int = 2,
-    target: Path | None = None,
-    seed: int = 7,
+    folder: Path, *, dtype: torch.dtype, target: Path | None = None, seed: int = 7
 ) -> None:
     """Write the draft's checkpoint, in the form in which EAGLE-3's are published.
 
     Args:
         folder: Created.
         dtype: Dtype of the weights.
-        num_kv_heads: Heads of keys and values.
         target: Checkpoint of the target. The draft sometimes repeats the last token, because random
             targets repeat themselves, and nothing else about them can be predicted.
         seed: Seed of the weights.
@@ -48,7 +42,7 @@ def write_draft(
         "intermediate_size": INTERMEDIATE,
         "num_hidden_layers": 1,
         "num_attention_heads": HEADS,
-        "num_key_value_heads": num_kv_heads,
+        "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
         "vocab_size": VOCABULARY,
         "draft_vocab_size": VOCABULARY,
@@ -66,8 +60,8 @@ def write_draft(
     shapes = {
         "fc.weight": (HIDDEN, len(AUX_LAYERS) * HIDDEN),
         "midlayer.self_attn.q_proj.weight": (HEADS * HEAD_DIM, 2 * HIDDEN),
-        "midlayer.self_attn.k_proj.weight": (num_kv_heads * HEAD_DIM, 2 * HIDDEN),
-        "midlayer.self_attn.v_proj.weight": (num_kv_heads * HEAD_DIM, 2 * HIDDEN),
+        "midlayer.self_attn.k_proj.weight": (KV_HEADS * HEAD_DIM, 2 * HIDDEN),
+        "midlayer.self_attn.v_proj.weight": (KV_HEADS * HEAD_DIM, 2 * HIDDEN),
         "midlayer.self_attn.o_proj.weight": (HIDDEN, HEADS * HEAD_DIM),
         "midlayer.mlp.gate_proj.weight": (INTERMEDIATE, HIDDEN),
         "midlayer.mlp.up_proj.weight": (INTERMEDIATE, HIDDEN),

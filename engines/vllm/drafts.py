@@ -159,9 +159,7 @@ def write_checkpoints(variant: ModelVariant, checkpoint: Path) -> None:
     write_model(variant, checkpoint)
     if method == "eagle3":
         draft = checkpoint.with_name("draft")
-        heads = 1 if "CP" in variant.model else 2
-        given = {"dtype": torch.bfloat16, "num_kv_heads": heads}
-        tiny_eagle3.write_draft(draft, target=checkpoint, **given)
+        tiny_eagle3.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
     elif method == "mtp":
         tiny_deepseek.add_draft(checkpoint, dtype=torch.bfloat16)
 

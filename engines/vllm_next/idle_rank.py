@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engines.running.session_run import make_parser
 from engines.vllm.idle_rank import COLUMNS, LONGEST_SECONDS, RANKS, run_ranks
@@ -19,6 +19,15 @@ from engines.vllm.session import run_session
 from engines.vllm_next import ranks
 from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine
 from engines.vllm_next.without_device import stand_ins
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
+    """Run the load on both engines and return their row; with ours, also the row of the control."""
+    make = functools.partial(start_engine, install=stand_ins.install)
+    return run_ranks(variant, checkpoint, count, make=make, shift_lengths=shift_worker)
 
 
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
@@ -44,12 +53,10 @@ def main() -> int:
         for mode in MODES
         for name in ("stock", "ours")
     ]
-    make = functools.partial(start_engine, install=stand_ins.install)
-    load = functools.partial(run_ranks, make=make, shift_lengths=shift_worker)
     return run_session(
         variants,
         options,
-        functools.partial(run_apart, load=load, limit=LONGEST_SECONDS),
+        functools.partial(run_apart, load=run_tokens, limit=LONGEST_SECONDS),
         COLUMNS,
         find_wrong,
         prepare=stand_ins.prepare,

@@ -9,7 +9,6 @@ too small. Rows go to build/engines/vllm-next-breakable-features.json.
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,11 @@ from engines.running.session_rows import beside_stock, find_errors, find_wrong_t
 from engines.running.session_run import make_parser
 from engines.vllm import drafts as stable_drafts
 from engines.vllm.graphs import PLUGINS
-from engines.vllm.idle_rank import run_ranks
 from engines.vllm.models import COLUMNS, ModelVariant
 from engines.vllm.ranks import LONGEST_SECONDS, RANKS
 from engines.vllm.session import run_session
-from engines.vllm_next import drafts, lora, ranks, session
+from engines.vllm_next import drafts, idle_rank, lora, ranks, session
 from engines.vllm_next.breaking.breakable import BOTH_MODES, KEYS, SIZES
-from engines.vllm_next.models import install_for
 from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
@@ -46,15 +43,8 @@ def make_load(model: str) -> tuple[Load, Write]:
     if model in DRAFTS:
         return drafts.run_tokens, stable_drafts.write_checkpoints
     if model == IDLE:
-        make = functools.partial(start_idle)
-        load = functools.partial(run_ranks, make=make, shift_lengths=session.shift_worker)
-        return load, session.write_model
+        return idle_rank.run_tokens, session.write_model
     return ranks.run_tokens, session.write_model
-
-
-def start_idle(variant: ModelVariant, checkpoint: Path) -> Any:
-    """Return the engine of a rank that shares experts."""
-    return session.start_engine(variant, checkpoint, functools.partial(install_for, variant))
 
 
 def run_variant(
