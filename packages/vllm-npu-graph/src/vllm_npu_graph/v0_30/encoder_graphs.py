@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
+_LEFT = "vllm-npu-graph leaves to the engine the encoder's graph"
+
 # The engine captures one sequence; a step has one for each image or frame, and one of padding.
 _KIND = FusedInferAttention(family=FIA_V1, allows_fewer_sequences=True)
 # The arguments of a launch, in the order in which the engine stores them.
@@ -63,12 +65,7 @@ class LaneEncoderGraphs(EncoderAclGraphManager):  # type: ignore[misc]
             for budget, captured in graphs.items():
                 reason = self._take(budget, captured)
                 if reason is not None:
-                    told = (budget, path, reason)
-                    _LOGGER.warning(
-                        "vllm-npu-graph leaves the encoder graph of %s tokens, path %s, to the "
-                        "engine: %s",
-                        *told,
-                    )
+                    _LOGGER.warning("%s of %s tokens, path %s: %s", _LEFT, budget, path, reason)
         told = (len(self.updated), self._lane.updater)
         _LOGGER.info("vllm-npu-graph updates %s graphs of the encoder by %s", *told)
 
