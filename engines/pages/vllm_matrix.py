@@ -58,9 +58,8 @@ OTHERS = {
     "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
     "model runner v2: drafts, LoRA, graphs that do not break": "left to the engine, which the log "
     "says",
-    "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
-    "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
-    "of it needs such a model, and images through its processor",
+    "encoder graphs of other models than Qwen3-VL": "not run; the engine updates those whose "
+    "lengths are not in `cu_seqlens` alone, as InternVL and Qwen2.5-VL",
     "DeepSeek, drafts by ngram": "the engine alone ends in its update of a whole graph, with "
     "more key lengths than sequences; attention update is left to it",
     "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself, but for "
@@ -149,7 +148,7 @@ SESSIONS = {
     "vllm-graphs.json": of_graphs,
     "vllm-models*.json": of_models,
     "vllm-next.json": of_next,
-    "vllm-next-[dilm]*.json": of_next,
+    "vllm-next-[deilm]*.json": of_next,
     "vllm-next-breakable*.json": of_breakable,
     "vllm-next-ranks.json": of_next,
     "vllm-next-runner-v2.json": functools.partial(of_next, runner=", model runner v2"),

@@ -120,7 +120,8 @@ def make_engine(
         additional_config: Of vllm-ascend, besides what is here.
         compilation_config: Of vLLM, besides what is here.
         install: Replaces what the simulator cannot run of this release.
-        options: Of the engine, besides those here.
+        options: Of the engine, besides those here; they may replace `skip_tokenizer_init` and
+            `max_num_seqs`.
     """
     from vllm import LLM
 
@@ -135,16 +136,16 @@ def make_engine(
     parts = variant.decode_parts * variant.prefill_parts
     if variant.left_out:
         config["ascend_compilation_config"] = dict.fromkeys(variant.left_out, False)
+    most = max(variant.timed, default=MOST_SEQUENCES)
+    options = {"skip_tokenizer_init": True, "max_num_seqs": most} | options
     return LLM(
         model=str(checkpoint),
-        skip_tokenizer_init=True,
         dtype=variant.dtype,
         quantization="ascend" if variant.quantisation else None,
         tensor_parallel_size=variant.ranks // variant.prefill_parts,
         decode_context_parallel_size=variant.decode_parts,
         prefill_context_parallel_size=variant.prefill_parts,
         max_model_len=512,
-        max_num_seqs=max(variant.timed, default=MOST_SEQUENCES),
         gpu_memory_utilization=0.5,
         # Too few for the load: now and then a sequence that runs is preempted.
         num_gpu_blocks_override=None if variant.timed else BLOCKS // parts,

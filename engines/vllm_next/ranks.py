@@ -39,8 +39,10 @@ MODELS = ("Qwen3", "Qwen3-MoE", "DeepSeek", "Qwen3, DCP", "DeepSeek, DCP", DRAFT
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row; with ours, also the row of the control."""
-    given = {}
+    given: dict[str, Any] = {}
     if variant.model == DRAFTS:
+        # A step is a FULL graph only if a draft is found for all sequences.
+        given["max_num_seqs"] = 2
         given["speculative_config"] = drafts.speculation(drafts.method_of(variant), checkpoint)
     llm = start_engine(variant, checkpoint, functools.partial(install_for_ranks, variant), **given)
     return measure_engine(llm, variant, compare_load(count), shift_worker)

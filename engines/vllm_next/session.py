@@ -223,6 +223,13 @@ def generate(
     llm: Any, prompts: list[list[int]], lengths: list[int]
 ) -> tuple[list[list[int]], list[list[float]]]:
     """Return the given number of likeliest tokens after each prompt, with log-probabilities."""
+    return generate_from(llm, [{"prompt_token_ids": prompt} for prompt in prompts], lengths)
+
+
+def generate_from(
+    llm: Any, prompts: list[dict[str, Any]], lengths: list[int]
+) -> tuple[list[list[int]], list[list[float]]]:
+    """Return what `generate` does, for prompts that also have images."""
     from vllm import SamplingParams
 
     sampling = [
@@ -231,8 +238,7 @@ def generate(
         )
         for length in lengths
     ]
-    given = [{"prompt_token_ids": prompt} for prompt in prompts]
-    outputs = [each.outputs[0] for each in llm.generate(given, sampling, use_tqdm=False)]
+    outputs = [each.outputs[0] for each in llm.generate(prompts, sampling, use_tqdm=False)]
     tokens = [list(output.token_ids) for output in outputs]
     logprobs = [
         [each[token].logprob for token, each in zip(output.token_ids, output.logprobs, strict=True)]

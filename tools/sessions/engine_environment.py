@@ -30,6 +30,7 @@ _PARTS = (
     "idle_rank",
     "configuration",
     "drafts",
+    "encoder",
     "kv_budget",
     "lora",
     "sleep",

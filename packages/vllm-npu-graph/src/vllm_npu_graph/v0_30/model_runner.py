@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from vllm.config import CUDAGraphMode
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.compilation.breakable_aclgraph import BreakableACLGraphWrapper
 from vllm_ascend.utils import use_updatable_graph
+from vllm_ascend.worker.encoder_acl_graph import EncoderAclGraphManager
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
 from npu_graph_runtime import NpuDevice
@@ -24,6 +26,7 @@ from vllm_npu_graph.recording.draft_update import DraftUpdate
 from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
+from vllm_npu_graph.v0_30.encoder_graphs import LaneEncoderGraphs
 from vllm_npu_graph.v0_30.lane_graph_wrapper import LaneGraphWrapper
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 from vllm_npu_graph.v0_30.trial_state import trial_state
@@ -88,7 +91,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return None
-        lane = open_lane(self._npu, self._options)
+        lane = self._lane
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
         if use_updatable_graph(self.attn_backend):
@@ -96,6 +99,18 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             self._adopt_draft(lane)
             return LaneGraphWrapper(adopted=adopted, **self._arguments_of_whole())
         return self._record_layers(lane)
+
+    @cached_property
+    def _lane(self) -> UpdateLane:
+        """The lane of the device, for all models of this runner."""
+        return open_lane(self._npu, self._options)
+
+    def _create_encoder_cudagraph_manager(self) -> Any:
+        """Return what captures the graphs of a vision encoder, or None if nothing does."""
+        made = super()._create_encoder_cudagraph_manager()
+        if self._options.attention and isinstance(made, EncoderAclGraphManager):
+            return LaneEncoderGraphs(made, self._lane)
+        return made
 
     def _make_breakable(self, whole: ACLGraphWrapper | None) -> BreakableGraphs:
         """Return our wrapper of breakable graphs.
