@@ -65,15 +65,16 @@ def describe_update(worker: Any) -> dict[str, Any] | None:
 
 def shift_lengths(worker: Any, shift: int) -> None:
     """Change the key lengths in steps of our attention update."""
-    _shift_steps(worker.model_runner.attention_update, shift)
+    shift_steps(worker.model_runner.attention_update, shift)
 
 
 def shift_draft_lengths(worker: Any, shift: int) -> None:
     """Do so in the steps of the draft, which our attention update updates too."""
-    _shift_steps(worker.model_runner.draft_update, shift)
+    shift_steps(worker.model_runner.draft_update, shift)
 
 
-def _shift_steps(update: Any, shift: int) -> None:
+def shift_steps(update: Any, shift: int) -> None:
+    """Change the key lengths in steps of recorded layers."""
     begin = update.begin
 
     def shifted(key: Any, metadata: dict[str, Any]) -> None:
