@@ -1,8 +1,8 @@
 """Replacements for what simulated CANN cannot run of vLLM 0.30.0's model runner v2.
 
 The runner keeps its state on the device and changes it by Triton kernels; nothing here compiles
-them. A replacement computes the same values by operators of torch, without a wait of the host, for
-decoding on one rank. Nothing of the engine is edited: call `install` before you create an engine.
+them. A replacement computes the same values by operators of torch, without a wait of the host.
+Nothing of the engine is edited: call `install` before you create an engine.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def install() -> None:
         ("input_batch", "_get_num_sampled_and_rejected_kernel", count_sampled),
         ("input_batch", "_post_update_kernel", post_update),
         ("input_batch", "_expand_idx_mapping_kernel", expand_rows),
+        ("cp_utils", "_dcp_local_seq_lens_kernel", count_own_keys),
     ):
         setattr(importlib.import_module(f"{RUNNER}.{module}"), name, Kernel(stand_in))
     # Kernels that are handed addresses of tables, which operators of torch cannot read.
@@ -169,9 +170,8 @@ def combine_sampled(
     is_written = torch.where(
         column == 0, (length - number >= prompt)[owner], (length > prompt)[owner]
     )
-    draft = drafts[rows[owner], (column - 1).clamp(0, drafts.shape[1] - 1)]
-    tokens = torch.where(column == 0, sampled.view(-1)[rows[owner]], draft).to(input_ids.dtype)
-    input_ids[target] = torch.where(is_written, tokens, input_ids[target])
+    tokens = torch.cat((sampled.view(-1, 1)[rows], drafts[rows]), 1)[owner, column]
+    input_ids[target] = torch.where(is_written, tokens.to(input_ids.dtype), input_ids[target])
 
 
 def expand_rows(
@@ -284,12 +284,44 @@ def compute_slot_mappings(
         zip(self.block_tables, self.kernel_block_sizes, strict=True)
     ):
         # Padding has positions that no step wrote.
-        position = positions.masked_fill(is_behind, 0)
+        position, is_local = find_own_part(self, positions.masked_fill(is_behind, 0).long(), group)
         block = torch.div(position, size, rounding_mode="floor")
         number = table.gpu[rows[owner], block].to(slots.dtype)
         found = number * size + (position - block * size).to(slots.dtype)
-        slots[group, : len(positions)] = found.masked_fill(is_behind, pad)
+        slots[group, : len(positions)] = found.masked_fill(is_behind | ~is_local, pad)
     return slots[:, :num_tokens_padded]
+
+
+def find_own_part(
+    tables: Any, position: torch.Tensor, group: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return positions among the keys that this rank has of them, and which ones it has."""
+    ranks, span = tables.cp_size, tables.cp_interleave
+    block = tables.block_sizes[group]
+    number = torch.div(position, block * ranks, rounding_mode="floor")
+    offset = position - number * block * ranks
+    place = torch.div(offset, span, rounding_mode="floor")
+    is_local = place % ranks == tables.cp_rank
+    rounds = torch.div(place, ranks, rounding_mode="floor")
+    return number * block + rounds * span + offset % span, is_local
+
+
+def count_own_keys(
+    _grid: tuple[int],
+    output: torch.Tensor,
+    lengths: torch.Tensor,
+    ranks: int,
+    rank: int,
+    span: int,
+    count: int,
+    *_sizes: int,
+) -> None:
+    """Count the keys of each sequence that a rank has under DCP."""
+    given = lengths[:count]
+    rounds = torch.div(given, ranks * span, rounding_mode="floor")
+    rest = (given - rounds * ranks * span - rank * span).clamp(0, span)
+    output.zero_()
+    output[:count] = rounds * span + rest
 
 
 def gumbel_sample(

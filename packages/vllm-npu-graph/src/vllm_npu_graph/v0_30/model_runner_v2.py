@@ -118,8 +118,9 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             return f"drafts by {drafts.method}, all at once or of changing number, were not tested"
         if drafts is not None and parallel.data_parallel_size > 1:
             return "drafts under data parallelism were not tested"
-        if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
-            return "attention under DCP or PCP was not tested"
+        is_divided = parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1
+        if drafts is not None and is_divided:
+            return "drafts under DCP or PCP were not tested"
         return None if self._has_tasks() else find_uncovered(self.compilation_config)
 
     def _has_tasks(self) -> bool:
