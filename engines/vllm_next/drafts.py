@@ -42,9 +42,9 @@ from engines.vllm_next.session import (
     graphs_of,
     is_full_step,
     measure_steps,
+    measure_with_control,
     run_apart,
     shift_graphs,
-    shift_worker,
     start_engine,
 )
 from engines.vllm_next.without_device import stand_ins
@@ -63,23 +63,21 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
     method = method_of(variant)
     given = {"speculative_config": speculation(method, checkpoint)}
     llm = start_engine(variant, checkpoint, functools.partial(install_for, variant), **given)
-    step, has_model = (runner_of(llm), "_model_forward"), method != "ngram"
+    runner, worker = runner_of(llm), worker_of(llm)
     measure = functools.partial(
-        measure_drafts, llm, variant, count, drafts=has_model, step=step, is_full=is_full_step
+        measure_drafts,
+        llm,
+        variant,
+        count,
+        drafts=method != "ngram",
+        step=(runner, "_model_forward"),
+        is_full=is_full_step,
     )
-    rows, runner = [measure()], runner_of(llm)
-    if variant.name == "ours":
-        update = runner.attention_update
-        rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
-        if method == "mtp":
-            worker_counts.shift_draft_lengths(worker_of(llm), -1)
-        elif method == "eagle3":
-            shift_graphs(graphs_of(runner.drafter._runnable), -1)
-        if has_model:
-            rows.append(measure() | {"name": "draft control"})
-        shift_worker(worker_of(llm), -1)
-        rows.append(measure() | {"name": "control"})
-    return rows
+    shifts = {
+        "mtp": lambda: worker_counts.shift_draft_lengths(worker, -1),
+        "eagle3": lambda: shift_graphs(graphs_of(runner.drafter._runnable), -1),
+    }
+    return measure_with_control(llm, measure, shifts.get(method))
 
 
 def measure_drafts(
@@ -128,9 +126,12 @@ def find_wrong_drafts(row: dict[str, Any], theirs: dict[str, Any] | None, what: 
     has_accepted = row.get("accepted") != 0 or row["name"] == "control"
     if row["full_steps"] == 0 or not has_accepted:
         wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
-    if theirs is not None and row["name"] in {"ours", "draft control"}:
-        if (row.get("drafts") == theirs.get("drafts")) == (row["name"] == "draft control"):
-            wrong.append(f"{what}: its drafts are {'' if row['name'] != 'ours' else 'not '}stock's")
+    if row["name"] == "ours" and "updater" not in row:
+        wrong.append(f"{what}: its attention is left to the engine")
+    if theirs is None or row["name"] not in {"ours", "draft control"}:
+        return wrong
+    if (row.get("drafts") == theirs.get("drafts")) == (row["name"] == "draft control"):
+        wrong.append(f"{what}: its drafts are {'' if row['name'] != 'ours' else 'not '}stock's")
     return wrong
 
 

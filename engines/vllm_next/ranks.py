@@ -75,6 +75,8 @@ def verdict(rows: list[dict[str, Any]], waits: int = 1) -> list[str]:
         wrong += find_wrong_tokens(row, what)
         if row["full_steps"] == 0:
             wrong.append(f"{what}: no step replayed a whole graph")
+        if row["name"] == "ours" and "updater" not in row:
+            wrong.append(f"{what}: its attention is left to the engine")
         if theirs is not None and row["name"] == "ours":
             expected = {name: theirs[name] for name in ("preempted", "full_steps", "replays")}
             saved = waits * theirs["full_steps"]

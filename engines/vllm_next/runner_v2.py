@@ -52,7 +52,12 @@ RUNS = {
 DRAFTED = 3
 SIZES = (1, 2, 4, 8, MOST_SEQUENCES, 2 * MOST_SEQUENCES, (1 + DRAFTED) * MOST_SEQUENCES)
 SAME = ("preempted", "full_steps", "replays", "waits_in_full_steps", "synchronisations")
-COLUMNS = {"accepted": "", **DESCRIBED, **dict.fromkeys(dict.fromkeys((*SAME, *COUNTED)), ""), **TOKEN_COLUMNS}
+COLUMNS = {
+    "accepted": "",
+    **DESCRIBED,
+    **dict.fromkeys(dict.fromkeys((*SAME, *COUNTED)), ""),
+    **TOKEN_COLUMNS,
+}
 
 
 def run_load(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:

@@ -252,9 +252,10 @@ def gather_block_tables(
     idx_mapping: torch.Tensor,
     num_reqs_padded: int,
     out: tuple[torch.Tensor, ...] | None = None,
-    _out_ptrs: torch.Tensor | None = None,
+    out_ptrs: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Copy the blocks of each sequence of a step; rows of padding are zero."""
+    del out_ptrs
     tables = tuple(self.input_block_tables) if out is None else out
     rows, count = idx_mapping.long(), len(idx_mapping)
     for group, (table, source) in enumerate(zip(tables, self.block_tables, strict=True)):

@@ -108,19 +108,22 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         mode, parallel = self.cudagraph_manager.cudagraph_mode, self.parallel_config
         if mode.decode_mode() != CUDAGraphMode.FULL or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
+        parts = parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size
+        if min(parts) > 1:
+            return "DCP together with PCP was not tested"
         drafts = self.speculative_config
-        if drafts is not None and (
-            drafts.method != _DRAFTS[self.model_config.use_mla]
-            or drafts.parallel_drafting
-            or drafts.enable_adaptive_verification
-            or drafts.uses_dynamic_speculative_decoding()
-        ):
-            return f"drafts by {drafts.method}, all at once or of changing number, were not tested"
-        if drafts is not None and parallel.data_parallel_size > 1:
-            return "drafts under data parallelism were not tested"
-        is_divided = parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1
-        if drafts is not None and is_divided:
-            return "drafts under DCP or PCP were not tested"
+        if drafts is not None:
+            if (
+                drafts.method != _DRAFTS[self.model_config.use_mla]
+                or drafts.parallel_drafting
+                or drafts.enable_adaptive_verification
+                or drafts.uses_dynamic_speculative_decoding()
+            ):
+                return (
+                    f"drafts by {drafts.method}, all at once or in varying number, were not tested"
+                )
+            if max(*parts, parallel.data_parallel_size) > 1:
+                return "drafts under data or context parallelism were not tested"
         return None if self._has_tasks() else find_uncovered(self.compilation_config)
 
     def _has_tasks(self) -> bool:

@@ -82,7 +82,7 @@ class RecordedDraftManager(AutoRegressiveAclGraphManager):  # type: ignore[misc]
         record_layers(self._layers, self.update)
 
         def forward(num_reqs: int, second: Any, third: Any, *others: Any) -> Any:
-            if not torch.npu.is_current_stream_capturing():
+            if not torch.get_device_module("npu").is_current_stream_capturing():
                 return forward_fn(num_reqs, second, third, *others)
             tokens = second if self.is_draft_model_prefill else third.num_tokens
             with self.update.recording((num_reqs, tokens)):

@@ -45,7 +45,7 @@ class RecordedLatentPartImpl(RecordedLayer, AscendMlaDCPImpl):  # type: ignore[m
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-_RECORDED = MappingProxyType(
+_RECORDED: Mapping[type, type[Any]] = MappingProxyType(
     {AscendMLAImpl: RecordedLatentImpl, AscendMlaDCPImpl: RecordedLatentPartImpl}
 )
 
@@ -74,5 +74,5 @@ def record_layers(layers: Mapping[str, Any], update: AttentionUpdate) -> None:
         update: Records them from now on.
     """
     for name, layer in layers.items():
-        kind = type(layer.impl)
-        layer.impl = _RECORDED.get(kind, kind)(layer.impl, name, update)
+        own = type(layer.impl)
+        layer.impl = _RECORDED.get(own, own)(layer.impl, name, update)
