@@ -1,8 +1,10 @@
 """vllm-ascend's newest release with model runner v2: its attention update and ours, on one load.
 
 Run as ``cann-sim run -- python -m engines.vllm_next.runner_v2``. Variants are those of
-engines/vllm_next/session.py. Log-probabilities are not compared: the kernel that computes them is
-Triton's. Rows go to build/engines/vllm-next-runner-v2.json.
+engines/vllm_next/session.py, and those of engines/vllm_next/drafts.py for drafts by an EAGLE-3 head
+and by a DeepSeek's own layer; vLLM refuses `ngram` with this runner. It captures the draft's first
+step and its further steps as two graphs. Log-probabilities are not compared: the kernel that
+computes them is Triton's. Rows go to build/engines/vllm-next-runner-v2.json.
 """
 
 from __future__ import annotations
