@@ -53,6 +53,8 @@ def write_draft(
         "torch_dtype": str(dtype).rpartition(".")[2],
         "eagle_config": {
             "eagle_aux_hidden_state_layer_ids": list(AUX_LAYERS),
+            # The same, by the name that vLLM 0.30.0's model runner v2 reads.
+            "layer_ids": list(AUX_LAYERS),
             "use_aux_hidden_state": True,
         },
     }

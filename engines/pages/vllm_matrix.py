@@ -151,7 +151,7 @@ SESSIONS = {
     "vllm-next-[deilm]*.json": of_next,
     "vllm-next-breakable*.json": of_breakable,
     "vllm-next-ranks.json": of_next,
-    "vllm-next-runner-v2.json": functools.partial(of_next, runner=", model runner v2"),
+    "vllm-next-runner-v2*.json": functools.partial(of_next, runner=", model runner v2"),
 }
 """Files of rows, and what says of what model and mode a row is."""
 

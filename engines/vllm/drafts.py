@@ -66,9 +66,9 @@ def method_of(variant: ModelVariant) -> str:
     return variant.model.rpartition(" ")[2]
 
 
-def speculation(method: str, checkpoint: Path) -> dict[str, Any]:
-    """Return the engine's configuration of a method."""
-    made: dict[str, Any] = {"method": method, "num_speculative_tokens": DRAFTED}
+def speculation(method: str, checkpoint: Path, drafted: int = DRAFTED) -> dict[str, Any]:
+    """Return the engine's configuration of a method that drafts so many tokens."""
+    made: dict[str, Any] = {"method": method, "num_speculative_tokens": drafted}
     if method == "ngram":
         made |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
     elif method == "eagle3":

@@ -42,9 +42,9 @@ from engines.vllm_next.session import (
     graphs_of,
     is_full_step,
     measure_steps,
+    measure_with_control,
     run_apart,
     shift_graphs,
-    shift_worker,
     start_engine,
 )
 from engines.vllm_next.without_device import stand_ins
@@ -63,33 +63,40 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
     method = method_of(variant)
     given = {"speculative_config": speculation(method, checkpoint)}
     llm = start_engine(variant, checkpoint, functools.partial(install_for, variant), **given)
-    measure = functools.partial(measure_drafts, llm, variant, count, drafts=method != "ngram")
-    rows, runner = [measure()], runner_of(llm)
-    if variant.name == "ours":
-        update = runner.attention_update
-        rows[0] |= {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
-        if method == "mtp":
-            worker_counts.shift_draft_lengths(worker_of(llm), -1)
-        elif method == "eagle3":
-            shift_graphs(graphs_of(runner.drafter._runnable), -1)
-        if method != "ngram":
-            rows.append(measure() | {"name": "draft control"})
-        shift_worker(worker_of(llm), -1)
-        rows.append(measure() | {"name": "control"})
-    return rows
+    runner, worker = runner_of(llm), worker_of(llm)
+    measure = functools.partial(
+        measure_drafts,
+        llm,
+        variant,
+        count,
+        drafts=method != "ngram",
+        step=(runner, "_model_forward"),
+        is_full=is_full_step,
+    )
+    shifts = {
+        "mtp": lambda: worker_counts.shift_draft_lengths(worker, -1),
+        "eagle3": lambda: shift_graphs(graphs_of(runner.drafter._runnable), -1),
+    }
+    return measure_with_control(llm, measure, shifts.get(method))
 
 
-def measure_drafts(llm: Any, variant: ModelVariant, count: int, *, drafts: bool) -> dict[str, Any]:
-    """Run the load; return its row, with the drafts if a model drafts."""
+def measure_drafts(
+    llm: Any, variant: ModelVariant, count: int, *, drafts: bool, **given: Any
+) -> dict[str, Any]:
+    """Run the load; return its row, with the drafts if a model drafts.
+
+    Args:
+        llm: The engine.
+        variant: Of the session.
+        count: Number of sequences.
+        drafts: Whether a model drafts.
+        given: Of `measure_steps`.
+    """
     accepted = count_accepted(llm)
     if drafts:
         worker_drafts.begin_keeping(worker_of(llm))
     row = measure_steps(
-        llm,
-        variant,
-        lambda: {"tokens": generate(llm, *compare_load(count))},
-        step=(runner_of(llm), "_model_forward"),
-        is_full=is_full_step,
+        llm, variant, lambda: {"tokens": generate(llm, *compare_load(count))}, **given
     )
     if drafts:
         row["drafts"] = worker_drafts.end_keeping(worker_of(llm))
@@ -102,20 +109,29 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     for row, theirs, what in beside_stock(rows):
         if not is_moved(row, theirs):
             wrong += find_wrong_tokens(row, what)
-        # After wrong tokens a small load may accept none.
-        has_accepted = row["accepted"] > 0 or row["name"] == "control"
-        if row["full_steps"] == 0 or not has_accepted:
-            wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
-        if theirs is None or row["name"] in {"stock", "control"}:
-            continue
-        if (row.get("drafts") == theirs.get("drafts")) == (row["name"] == "draft control"):
-            wrong.append(f"{what}: its drafts are {'' if row['name'] != 'ours' else 'not '}stock's")
-        if row["name"] == "ours":
+        wrong += find_wrong_drafts(row, theirs, what)
+        if theirs is not None and row["name"] == "ours":
             # The engine waits before each step that verifies; it does not wait for its draft.
             saved, name = theirs["full_steps"], "waits_in_full_steps"
             expected = {each: theirs[each] for each in COMPARED}
             expected |= {each: theirs[each] - saved for each in (name, "synchronisations")}
             wrong += find_unexpected(row, what, expected)
+    return wrong
+
+
+def find_wrong_drafts(row: dict[str, Any], theirs: dict[str, Any] | None, what: str) -> list[str]:
+    """Return the errors in the drafts of a row, beside those of the stock engine."""
+    wrong = []
+    # After wrong tokens a small load may accept none.
+    has_accepted = row.get("accepted") != 0 or row["name"] == "control"
+    if row["full_steps"] == 0 or not has_accepted:
+        wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
+    if row["name"] == "ours" and "updater" not in row:
+        wrong.append(f"{what}: its attention is left to the engine")
+    if theirs is None or row["name"] not in {"ours", "draft control"}:
+        return wrong
+    if (row.get("drafts") == theirs.get("drafts")) == (row["name"] == "draft control"):
+        wrong.append(f"{what}: its drafts are {'' if row['name'] != 'ours' else 'not '}stock's")
     return wrong
 
 

@@ -89,17 +89,25 @@ def run_load(
     return measure_with_control(llm, functools.partial(measure_load, llm, variant, count))
 
 
-def measure_with_control(llm: Any, measure: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the row of an engine; with ours, also that of the control.
+def measure_with_control(
+    llm: Any,
+    measure: Callable[[], dict[str, Any]],
+    shift_draft: Callable[[], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the row of an engine; with ours, also those of the controls.
 
     Args:
         llm: The engine.
         measure: Serves the load and returns its row.
+        shift_draft: Changes the key lengths in the steps of a draft, for a control of its own.
     """
     rows, worker = [measure()], worker_of(llm)
     update = worker_counts.describe_update(worker)
     if update is not None:
         rows[0] |= update
+        if shift_draft is not None:
+            shift_draft()
+            rows.append(measure() | {"name": "draft control"})
         shift_worker(worker, -1)
         rows.append(measure() | {"name": "control"})
     return rows

@@ -27,6 +27,7 @@ _PARTS = (
     "eagle",
     "models",
     "ranks",
+    "ranks_v2",
     "idle_rank",
     "configuration",
     "drafts",

@@ -7,31 +7,31 @@ whether they are in the engine's process or in processes of their own.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cann_sim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 
 
 def begin_counting(worker: Any) -> None:
     """Start counting the work of the worker's steps."""
-    from vllm.config import CUDAGraphMode
-    from vllm.forward_context import get_forward_context
-
-    runner, steps, waits = worker.model_runner, [], []
-    forward = runner._model_forward
+    owner, name, is_full = _find_step(worker.model_runner)
+    steps, waits, forward = [], [], getattr(owner, name)
 
     def counted_forward(*args: Any, **kwargs: Any) -> Any:
-        is_full = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL
+        is_whole = is_full()
         before = cann_sim.counters()
         result = forward(*args, **kwargs)
-        steps.append(is_full)
-        if is_full:
+        steps.append(is_whole)
+        if is_whole:
             waits.append((cann_sim.counters() - before).synchronisations)
         return result
 
-    runner._model_forward = counted_forward
+    setattr(owner, name, counted_forward)
     worker.counting = forward, steps, waits, cann_sim.counters(), _skipped_updates(worker)
 
 
@@ -39,7 +39,8 @@ def end_counting(worker: Any) -> dict[str, Any]:
     """Return the counts since the start."""
     forward, steps, waits, before, skipped = worker.counting
     counted = cann_sim.counters() - before
-    worker.model_runner._model_forward = forward
+    owner, name, _ = _find_step(worker.model_runner)
+    setattr(owner, name, forward)
     return {
         "steps": len(steps),
         "full_steps": len(waits),
@@ -47,6 +48,17 @@ def end_counting(worker: Any) -> dict[str, Any]:
         "skipped_updates": _skipped_updates(worker) - skipped,
         **{name: getattr(counted, name) for name in COUNTED},
     }
+
+
+def _find_step(runner: Any) -> tuple[Any, str, Callable[[], bool]]:
+    """Return what runs a step, the name of its method, and what says if it is a whole graph."""
+    from vllm.config import CUDAGraphMode
+    from vllm.forward_context import get_forward_context
+
+    if hasattr(runner, "cudagraph_manager"):  # of model runner v2: only steps of whole graphs
+        return runner.cudagraph_manager, "run_fullgraph", lambda: True
+    full = CUDAGraphMode.FULL
+    return runner, "_model_forward", lambda: get_forward_context().cudagraph_runtime_mode == full
 
 
 def _skipped_updates(worker: Any) -> int:
@@ -65,15 +77,16 @@ def describe_update(worker: Any) -> dict[str, Any] | None:
 
 def shift_lengths(worker: Any, shift: int) -> None:
     """Change the key lengths in steps of our attention update."""
-    _shift_steps(worker.model_runner.attention_update, shift)
+    shift_steps(worker.model_runner.attention_update, shift)
 
 
 def shift_draft_lengths(worker: Any, shift: int) -> None:
     """Do so in the steps of the draft, which our attention update updates too."""
-    _shift_steps(worker.model_runner.draft_update, shift)
+    shift_steps(worker.model_runner.draft_update, shift)
 
 
-def _shift_steps(update: Any, shift: int) -> None:
+def shift_steps(update: Any, shift: int) -> None:
+    """Change the key lengths in steps of recorded layers."""
     begin = update.begin
 
     def shifted(key: Any, metadata: dict[str, Any]) -> None:

@@ -1,9 +1,8 @@
 """Replacements for what simulated CANN cannot run of vLLM 0.30.0's model runner v2.
 
 The runner keeps its state on the device and changes it by Triton kernels; nothing here compiles
-them. A replacement computes the same values by operators of torch, without a wait of the host, for
-decoding without drafts on one rank. Nothing of the engine is edited: call `install` before you
-create an engine.
+them. A replacement computes the same values by operators of torch, without a wait of the host.
+Nothing of the engine is edited: call `install` before you create an engine.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ def install() -> None:
         ("input_batch", "_combine_sampled_and_draft_tokens_kernel", combine_sampled),
         ("input_batch", "_get_num_sampled_and_rejected_kernel", count_sampled),
         ("input_batch", "_post_update_kernel", post_update),
+        ("input_batch", "_expand_idx_mapping_kernel", expand_rows),
+        ("cp_utils", "_dcp_local_seq_lens_kernel", count_own_keys),
     ):
         setattr(importlib.import_module(f"{RUNNER}.{module}"), name, Kernel(stand_in))
     # Kernels that are handed addresses of tables, which operators of torch cannot read.
@@ -64,6 +65,12 @@ def find_owners(count: int, ends: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     place = torch.arange(count, device=ends.device, dtype=ends.dtype)
     owner = (place[:, None] >= ends[None, :]).sum(1)
     return place, owner.clamp(max=len(ends) - 1), owner >= len(ends)
+
+
+def find_columns(count: int, bounds: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the span of each position below a count, and its place in the span."""
+    place, owner, _ = find_owners(count, bounds[1:])
+    return owner, place - bounds[owner]
 
 
 def apply_write(
@@ -144,21 +151,41 @@ def combine_sampled(
     starts: torch.Tensor,
     lengths: torch.Tensor,
     prefill: torch.Tensor,
-    _drafts: torch.Tensor,
+    drafts: torch.Tensor,
     _drafts_stride: int,
-    _logits: torch.Tensor,
+    logits: torch.Tensor,
     logits_indices: torch.Tensor,
     **constants: int,
 ) -> None:
-    """Append the last sampled token to each sequence whose prompt is computed."""
-    if (constants["BLOCK_SIZE"], constants["NUM_NEW_SAMPLED_TOKENS"]) != (1, 1):
-        raise NotImplementedError("drafts")
+    """Append the last sampled token and its drafts to each sequence whose prompt is computed."""
+    if constants["NUM_NEW_SAMPLED_TOKENS"] != 1:
+        raise NotImplementedError("steps that sample no token of their own")
     count, rows = grid[0], rows.long()
-    last = starts[1 : count + 1].long() - 1
-    logits_indices.copy_(last)
-    is_decode = lengths[:count] > prefill[rows]
-    tokens = sampled.view(-1)[rows].to(input_ids.dtype)
-    input_ids[last] = torch.where(is_decode, tokens, input_ids[last])
+    owner, column = find_columns(len(logits_indices), logits[: count + 1].long())
+    number = (logits[1 : count + 1] - logits[:count]).long()
+    target = starts[1 : count + 1].long()[owner] - number[owner] + column
+    logits_indices.copy_(target)
+    length, prompt = lengths[:count].long(), prefill[rows].long()
+    # A sequence's first logit may still be that of a token of its prompt.
+    is_written = torch.where(
+        column == 0, (length - number >= prompt)[owner], (length > prompt)[owner]
+    )
+    tokens = torch.cat((sampled.view(-1, 1)[rows], drafts[rows]), 1)[owner, column]
+    input_ids[target] = torch.where(is_written, tokens.to(input_ids.dtype), input_ids[target])
+
+
+def expand_rows(
+    grid: tuple[int],
+    rows: torch.Tensor,
+    expanded: torch.Tensor,
+    columns: torch.Tensor,
+    logits: torch.Tensor,
+    **_constants: int,
+) -> None:
+    """Give each logit the row of its sequence, and its place among the logits of that."""
+    owner, column = find_columns(len(expanded), logits[: grid[0] + 1].long())
+    expanded.copy_(rows[owner])
+    columns.copy_(column)
 
 
 def count_sampled(
@@ -203,17 +230,19 @@ def post_update(
     **_constants: object,
 ) -> None:
     """Store the sampled tokens: the last, all, their number, and the number computed."""
-    if tokens.shape[1] != 1:
-        raise NotImplementedError("drafts")
-    rows, token, total = rows.long(), tokens[:, 0], totals[rows.long()]
-    is_sampled, flat = sampled > 0, last.view(-1)
-    flat[rows] = torch.where(is_sampled, token.to(flat.dtype), flat[rows])
-    place = total.long().clamp(max=all_tokens.shape[1] - 1)
-    former = all_tokens[rows, place]
-    all_tokens[rows, place] = torch.where(is_sampled, token.to(former.dtype), former)
-    totals[rows] = total + sampled
+    rows, total = rows.long(), totals[rows.long()].long()
+    tokens, sampled = tokens.to(all_tokens.dtype), sampled.long()
+    flat = last.view(-1)
+    newest = tokens.gather(1, (sampled - 1).clamp(min=0)[:, None])[:, 0].to(flat.dtype)
+    flat[rows] = torch.where(sampled > 0, newest, flat[rows])
+    place = torch.arange(all_tokens.shape[1], device=total.device) - total[:, None]
+    is_new = (place >= 0) & (place < sampled[:, None])
+    found = tokens.gather(1, place.clamp(0, tokens.shape[1] - 1))
+    all_tokens[rows] = torch.where(is_new, found, all_tokens[rows])
+    totals[rows] = (total + sampled).to(totals.dtype)
     if counts is not None:
-        counts[rows, token.long()] += is_sampled.to(counts.dtype)
+        for column in range(tokens.shape[1]):
+            counts[rows, tokens[:, column].long()] += (column < sampled).to(counts.dtype)
     starts = starts[: grid[0] + 1]
     computed[rows] += starts[1:] - starts[:-1] - rejected
 
@@ -223,9 +252,10 @@ def gather_block_tables(
     idx_mapping: torch.Tensor,
     num_reqs_padded: int,
     out: tuple[torch.Tensor, ...] | None = None,
-    _out_ptrs: torch.Tensor | None = None,
+    out_ptrs: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Copy the blocks of each sequence of a step; rows of padding are zero."""
+    del out_ptrs
     tables = tuple(self.input_block_tables) if out is None else out
     rows, count = idx_mapping.long(), len(idx_mapping)
     for group, (table, source) in enumerate(zip(tables, self.block_tables, strict=True)):
@@ -247,7 +277,7 @@ def compute_slot_mappings(
 ) -> torch.Tensor:
     """Give each token the slot of its key and value; padding has none."""
     slots = self.slot_mappings if out is None else out
-    rows = idx_mapping.long()
+    rows = idx_mapping.long().clamp(min=0)  # -1 for padding of a draft's graph
     pad = importlib.import_module("vllm.v1.attention.backends.utils").PAD_SLOT_ID
     _, owner, is_behind = find_owners(len(positions), query_start_loc[1 : len(rows) + 1].long())
     slots.fill_(pad)
@@ -255,12 +285,44 @@ def compute_slot_mappings(
         zip(self.block_tables, self.kernel_block_sizes, strict=True)
     ):
         # Padding has positions that no step wrote.
-        position = positions.masked_fill(is_behind, 0)
+        position, is_local = find_own_part(self, positions.masked_fill(is_behind, 0).long(), group)
         block = torch.div(position, size, rounding_mode="floor")
         number = table.gpu[rows[owner], block].to(slots.dtype)
         found = number * size + (position - block * size).to(slots.dtype)
-        slots[group, : len(positions)] = found.masked_fill(is_behind, pad)
+        slots[group, : len(positions)] = found.masked_fill(is_behind | ~is_local, pad)
     return slots[:, :num_tokens_padded]
+
+
+def find_own_part(
+    tables: Any, position: torch.Tensor, group: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return positions among the keys that this rank has of them, and which ones it has."""
+    ranks, span = tables.cp_size, tables.cp_interleave
+    block = tables.block_sizes[group]
+    number = torch.div(position, block * ranks, rounding_mode="floor")
+    offset = position - number * block * ranks
+    place = torch.div(offset, span, rounding_mode="floor")
+    is_local = place % ranks == tables.cp_rank
+    rounds = torch.div(place, ranks, rounding_mode="floor")
+    return number * block + rounds * span + offset % span, is_local
+
+
+def count_own_keys(
+    _grid: tuple[int],
+    output: torch.Tensor,
+    lengths: torch.Tensor,
+    ranks: int,
+    rank: int,
+    span: int,
+    count: int,
+    *_sizes: int,
+) -> None:
+    """Count the keys of each sequence that a rank has under DCP."""
+    given = lengths[:count]
+    rounds = torch.div(given, ranks * span, rounding_mode="floor")
+    rest = (given - rounds * ranks * span - rank * span).clamp(0, span)
+    output.zero_()
+    output[:count] = rounds * span + rest
 
 
 def gumbel_sample(

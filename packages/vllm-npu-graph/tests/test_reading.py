@@ -19,6 +19,7 @@ from vllm_npu_graph.recording.attention_update import (
     read_lengths,
     read_part,
 )
+from vllm_npu_graph.recording.draft_update import DraftUpdate, by_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,3 +108,38 @@ def test_without_decode_steps_nothing_is_read() -> None:
     assert read_latent(SimpleNamespace(decode=None))["block_table"] is None
     none = SimpleNamespace(decode_meta=None, actual_seq_lengths_q=[])
     assert read_second_part(none)["actual_seq_lengths_kv"] is None
+
+
+def test_a_draft_has_the_lengths_of_each_of_its_steps() -> None:
+    cann_sim.activate()
+    device = NpuDevice(0)
+    with device.use_stream(device.create_stream()):
+        model = CaseModel(device=device, case=find_case("v1 rebound"), kinds=all_kinds())
+        captured = model.captured_step(SEQUENCES)
+        table = model.arguments(SEQUENCES, 0, captured)["block_table"]
+        update = DraftUpdate(UpdateLane(device), ["draft"], steps=2)
+        graph = device.create_graph()
+        with (
+            update.recording("draft"),
+            device.capture(graph, pool=device.create_memory_pool()),
+        ):
+            outputs = [
+                update.attention(
+                    "draft",
+                    all_kinds()[model.kind_name],
+                    plain([1, 1], table),
+                    model.arguments(SEQUENCES, layer, captured),
+                    read_lengths,
+                )[0]
+                for layer in range(2)
+            ]
+        for lengths in ([5, 40], [6, 41]), ([47, 1], [48, 2]):
+            metadata = [{"draft": plain(each, table)} for each in lengths]
+            with update.step("draft", by_launch(metadata)):
+                graph.replay()
+            eager = [
+                model.eager(SEQUENCES, {**captured, "actual_seq_lengths_kv": each})[layer]
+                for layer, each in enumerate(lengths)
+            ]
+            assert_layers_equal(outputs, eager)
+    device.synchronize()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-from vllm.forward_context import get_forward_context
 
 from vllm_npu_graph.recording.attention_update import AttentionUpdate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from attn_update import UpdateLane
 
@@ -24,18 +24,26 @@ class DraftUpdate(AttentionUpdate):
     """
 
     def __init__(self, lane: UpdateLane, layers: Iterable[str], steps: int) -> None:
-        super().__init__(lane, frozenset(_by_launch([dict.fromkeys(layers)] * steps)))
+        super().__init__(lane, frozenset(by_launch([dict.fromkeys(layers)] * steps)))
+        self._launched = Counter[str]()
+
+    @contextmanager
+    def recording(self, key: Hashable) -> Iterator[None]:
+        """Record the attention captured inside; each layer's first launch is that of step 0."""
+        self._launched.clear()
+        with super().recording(key):
+            yield
 
     def metadata(self, context: Any) -> dict[str, Any]:
         """Return the engine's metadata of each launch; each step of the draft has its own."""
-        return _by_launch(context.draft_attn_metadatas)
+        return by_launch(context.draft_attn_metadatas)
 
     def attention(
         self, layer_name: str, kind: Any, metadata: Any, arguments: Any, *read: Any, **pad: Any
     ) -> Any:
-        """Capture a layer in the step whose metadata it is given."""
-        steps = get_forward_context().draft_attn_metadatas
-        (step,) = (step for step, each in enumerate(steps) if each[layer_name] is metadata)
+        """Capture a layer in its next step."""
+        step = self._launched[layer_name]
+        self._launched[layer_name] += 1
         if step > 0:
             # Captured by the engine like the first, and replayed with one token a sequence.
             count, table = len(arguments["query"]), arguments["block_table"]
@@ -47,7 +55,7 @@ class DraftUpdate(AttentionUpdate):
         return super().attention(name, kind, metadata, arguments, *read, **pad)
 
 
-def _by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:
+def by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the values of each layer in each step, by the name of the launch."""
     return {
         f"{layer}, step {step}": own

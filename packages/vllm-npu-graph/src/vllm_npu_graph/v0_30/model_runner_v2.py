@@ -6,10 +6,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
-from vllm_ascend.compilation.updatable_graph import ContextSource
+from vllm_ascend.compilation.updatable_graph import ContextSource, SharedSource
 from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager, ModelWithContext
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
+from vllm_ascend.worker.v2.spec_decode.autoregressive.aclgraph import AutoRegressiveAclGraphManager
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
@@ -17,15 +18,20 @@ from vllm_npu_graph.recording.attention_update import AttentionUpdate
 from vllm_npu_graph.released_entries import ReleasedEntries
 from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs
 from vllm_npu_graph.v0_30.breakable_graphs import BreakableGraphs, capturing
-from vllm_npu_graph.v0_30.recorded_graph_manager import RecordedGraphManager
+from vllm_npu_graph.v0_30.recorded_graph_manager import RecordedDraftManager, RecordedGraphManager
 from vllm_npu_graph.v0_30.recorded_latent_impl import find_layers, find_uncovered, record_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from vllm_npu_graph.options import Options
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
+
+# Methods of drafting that were tested, without latent attention and with it.
+_DRAFTS = ("eagle3", "mtp")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
@@ -55,11 +61,15 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if self._has_tasks():
             adopted = self.attention_update = AdoptedGraphs(lane)
             self.cudagraph_manager = _LaneGraphManager(self.cudagraph_manager, adopted)
+            self._replace_draft(lambda engine: _LaneDraftManager(engine, AdoptedGraphs(lane)))
         else:
             layers = find_layers(self.compilation_config)
+            names = () if self.speculator is None else self.speculator.draft_attn_layer_names
+            drafted = {name: layers.pop(name) for name in names}
             update = self.attention_update = AttentionUpdate(lane, layers)
             record_layers(layers, update)
             self.cudagraph_manager = RecordedGraphManager(self.cudagraph_manager, update)
+            self._replace_draft(lambda engine: RecordedDraftManager(engine, lane, drafted))
         told = (lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates attention by %s (%s)", *told)
 
@@ -88,14 +98,32 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         made = BreakableGraphs(model, self.vllm_config, device=self._npu)
         manager.breakable_cg_runner = made
 
+    def _replace_draft(self, make: Callable[[AutoRegressiveAclGraphManager], Any]) -> None:
+        """Replace the engine's managers of a draft's graphs: of its first step, and of the rest."""
+        if self.speculator is not None:
+            for name in ("prefill_cudagraph_manager", "decode_cudagraph_manager"):
+                setattr(self.speculator, name, make(getattr(self.speculator, name)))
+
     def _find_reason(self) -> str | None:
         mode, parallel = self.cudagraph_manager.cudagraph_mode, self.parallel_config
         if mode.decode_mode() != CUDAGraphMode.FULL or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
-        if self.speculative_config is not None:
-            return "drafts were not tried with model runner v2"
-        if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
-            return "attention under DCP or PCP was not tested"
+        parts = parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size
+        if min(parts) > 1:
+            return "DCP together with PCP was not tested"
+        drafts = self.speculative_config
+        if drafts is not None:
+            if (
+                drafts.method != _DRAFTS[self.model_config.use_mla]
+                or drafts.parallel_drafting
+                or drafts.enable_adaptive_verification
+                or drafts.uses_dynamic_speculative_decoding()
+            ):
+                return (
+                    f"drafts by {drafts.method}, all at once or in varying number, were not tested"
+                )
+            if max(*parts, parallel.data_parallel_size) > 1:
+                return "drafts under data or context parallelism were not tested"
         return None if self._has_tasks() else find_uncovered(self.compilation_config)
 
     def _has_tasks(self) -> bool:
@@ -103,28 +131,47 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         return all(use_updatable_graph(backend) for backend in backends)
 
 
-class _LaneGraphManager(ModelAclGraphManager):  # type: ignore[misc]
-    """The engine's manager, whose graphs are adopted at their first step.
+class _Adopting:
+    """Adopts each graph of one of the engine's managers at its first step.
 
     Args:
         manager: The engine's; its state is taken over.
         adopted: Takes the graphs.
     """
 
-    def __init__(self, manager: ModelAclGraphManager, adopted: AdoptedGraphs) -> None:
+    graphs: ReleasedEntries
+
+    def __init__(self, manager: object, adopted: AdoptedGraphs) -> None:
         self.__dict__.update(manager.__dict__)
         self._adopted = adopted
         self._seen: set[Any] = set()
         self.graphs = ReleasedEntries(self._release)
 
-    def _updatable_graph_replay(self, desc: Any, attn_metadata: Any) -> Any:
-        """Replay a graph; at its first step, replace it by one that the lane updates."""
-        if desc not in self._seen:
-            self._seen.add(desc)
-            source = ContextSource(attn_metadata)
-            self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, source)
-        return super()._updatable_graph_replay(desc, attn_metadata)
+    def _adopt(self, desc: Any, source: Any) -> None:
+        self._seen.add(desc)
+        self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, source)
 
     def _release(self) -> None:
         self._seen.clear()
         self._adopted.release_all()
+
+
+class _LaneGraphManager(_Adopting, ModelAclGraphManager):  # type: ignore[misc]
+    """The engine's manager of the model's graphs."""
+
+    def _updatable_graph_replay(self, desc: Any, attn_metadata: Any) -> Any:
+        """Replay a graph; at its first step, replace it by one that the lane updates."""
+        if desc not in self._seen:
+            self._adopt(desc, ContextSource(attn_metadata))
+        return super()._updatable_graph_replay(desc, attn_metadata)
+
+
+class _LaneDraftManager(_Adopting, AutoRegressiveAclGraphManager):  # type: ignore[misc]
+    """The engine's manager of a draft's graphs, of its first step or of all others."""
+
+    def _updatable_graph_replay(self, desc: Any, steps: Any) -> Any:
+        """Replay a graph; at its first step, replace it by one that the lane updates."""
+        if desc not in self._seen:
+            given = (desc.num_reqs, steps[0], self.is_draft_model_prefill)
+            self._adopt(desc, SharedSource(self.speculator.build_fia_params(*given)))
+        return super()._updatable_graph_replay(desc, steps)

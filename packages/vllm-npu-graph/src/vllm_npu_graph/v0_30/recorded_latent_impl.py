@@ -45,7 +45,7 @@ class RecordedLatentPartImpl(RecordedLayer, AscendMlaDCPImpl):  # type: ignore[m
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-_RECORDED = MappingProxyType(
+_RECORDED: Mapping[type, type[Any]] = MappingProxyType(
     {AscendMLAImpl: RecordedLatentImpl, AscendMlaDCPImpl: RecordedLatentPartImpl}
 )
 
@@ -70,8 +70,9 @@ def record_layers(layers: Mapping[str, Any], update: AttentionUpdate) -> None:
     """Replace the attention of layers by one that is recorded.
 
     Args:
-        layers: From `find_layers`; all have to be covered.
-        update: Records them.
+        layers: From `find_layers`; all have to be covered, or recorded already.
+        update: Records them from now on.
     """
     for name, layer in layers.items():
-        layer.impl = _RECORDED[type(layer.impl)](layer.impl, name, update)
+        own = type(layer.impl)
+        layer.impl = _RECORDED.get(own, own)(layer.impl, name, update)

@@ -1,0 +1,162 @@
+"""Operators of torch for the Triton kernels of drafts under vLLM 0.30.0's model runner v2.
+
+A draft's kernels prepare its inputs, some of them inside its captured graphs; one more compares the
+drafts with the likeliest tokens. As in stand_ins_v2.py, no operator makes the host wait.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import torch
+from engines.vllm_next.without_device.stand_ins_v2 import RUNNER, Kernel, find_owners
+
+
+def install() -> None:
+    """Replace the kernels in the modules that use them; after `stand_ins_v2.install`."""
+    module = importlib.import_module(f"{RUNNER}.spec_decode.autoregressive.speculator")
+    for name, stand_in in (
+        ("_prepare_prefill_inputs_kernel", prepare_first),
+        ("_prepare_decode_inputs_kernel", prepare_further),
+        ("_update_draft_inputs_kernel", update_further),
+    ):
+        setattr(module, name, Kernel(stand_in))
+    sampler = importlib.import_module(f"{RUNNER}.spec_decode.rejection_sampler")
+    sampler.rejection_sample = accept_likeliest  # type: ignore[attr-defined]
+
+
+def prepare_first(
+    grid: tuple[int],
+    last_indices: torch.Tensor,
+    step: torch.Tensor,
+    input_ids: torch.Tensor,
+    positions: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    target_ids: torch.Tensor,
+    target_positions: torch.Tensor,
+    rows: torch.Tensor,
+    last_sampled: torch.Tensor,
+    next_tokens: torch.Tensor,
+    sampled: torch.Tensor,
+    rejected: torch.Tensor,
+    target_starts: torch.Tensor,
+    target_lengths: torch.Tensor,
+    _most: int,
+    **_constants: object,
+) -> None:
+    """Shift the tokens of each sequence by one, behind which its newest token comes."""
+    count, rows = grid[0], rows.long()
+    bounds = target_starts[: count + 1].long()
+    number = bounds[1:] - bounds[:-1] - rejected
+    newest = torch.where(
+        sampled > 0, last_sampled.view(-1)[rows].long(), next_tokens.view(-1)[rows].long()
+    )
+    place, owner, is_behind = find_owners(len(target_ids), bounds[1:])
+    column = place - bounds[owner]
+    is_kept = ~is_behind & (column < number[owner])
+    following = target_ids[(place + 1).clamp(max=len(target_ids) - 1)]
+    tokens = torch.where(column == number[owner] - 1, newest[owner].to(following.dtype), following)
+    size = len(target_ids)
+    input_ids[:size] = torch.where(is_kept, tokens, input_ids[:size])
+    positions[:size] = torch.where(is_kept, target_positions[:size], positions[:size])
+    starts[:count] = bounds[:-1]
+    starts[count:] = bounds[-1]
+    lengths[:count] = target_lengths[:count]
+    lengths[count:] = 0
+    last_indices[:count] = bounds[:-1] + number - 1
+    last_indices[count:] = 0
+    step.zero_()
+
+
+def prepare_further(
+    grid: tuple[int],
+    drafts: torch.Tensor,
+    _drafts_stride: int,
+    target_lengths: torch.Tensor,
+    rejected: torch.Tensor,
+    input_ids: torch.Tensor,
+    positions: torch.Tensor,
+    sample_positions: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    longest: int,
+    _most: int,
+    **constants: object,
+) -> None:
+    """Prepare the inputs of the second draft: one token of each sequence."""
+    if not constants["ADVANCE_DRAFT_POSITIONS"]:
+        raise NotImplementedError("drafts at one position")
+    count = grid[0] - 1
+    input_ids[:count] = drafts
+    sample_positions[:count] += 1
+    positions[:count] = (positions[:count] + 1).clamp(max=longest - 1)
+    starts.copy_(torch.arange(len(starts), device=starts.device).clamp(max=count))
+    lengths[:count] = (target_lengths[:count] - rejected[:count] + 1).clamp(max=longest)
+    lengths[count:] = 0
+
+
+def update_further(
+    grid: tuple[int],
+    made: torch.Tensor,
+    _made_stride: int,
+    next_states: torch.Tensor,
+    _next_stride: int,
+    input_ids: torch.Tensor,
+    positions: torch.Tensor,
+    sample_positions: torch.Tensor,
+    lengths: torch.Tensor,
+    drafts: torch.Tensor,
+    step: torch.Tensor,
+    states: torch.Tensor,
+    _stride: int,
+    _size: int,
+    longest: int,
+    steps: int,
+    **constants: object,
+) -> None:
+    """Store the draft of a step, and prepare the inputs of the next step if there is one."""
+    if not constants["ADVANCE_DRAFT_POSITIONS"]:
+        raise NotImplementedError("drafts at one position")
+    count, has_next = grid[0], step < steps - 1
+    columns = torch.arange(made.shape[1], device=made.device)
+    made[:count] = torch.where(columns == step, drafts[:count, None], made[:count])
+    for buffer, value in (
+        (input_ids, drafts[:count].to(input_ids.dtype)),
+        (next_states, states[:count]),
+        (sample_positions, sample_positions[:count] + 1),
+        (positions, (positions[:count] + 1).clamp(max=longest - 1)),
+        (lengths, (lengths[:count] + 1).clamp(max=longest)),
+    ):
+        buffer[:count] = torch.where(has_next, value, buffer[:count])
+
+
+def accept_likeliest(
+    target_logits: torch.Tensor,
+    draft_logits: torch.Tensor | None,
+    draft_sampled: torch.Tensor,
+    cu_num_logits: torch.Tensor,
+    _pos: torch.Tensor,
+    _rows: torch.Tensor,
+    _expanded_rows: torch.Tensor,
+    _expanded_columns: torch.Tensor,
+    _temperature: torch.Tensor,
+    _seed: torch.Tensor,
+    steps: int,
+    *_rates: object,
+    **_options: object,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the likeliest tokens of each sequence, and how many come before a rejected draft.
+
+    The temperature of a request is not read: all sessions decode greedily.
+    """
+    if draft_logits is not None:
+        raise NotImplementedError("drafts that are drawn")
+    starts, number = cu_num_logits[:-1].long(), (cu_num_logits[1:] - cu_num_logits[:-1]).long()
+    columns = torch.arange(steps + 1, device=starts.device)
+    place = (starts[:, None] + columns).clamp(max=len(target_logits) - 1)
+    tokens = target_logits.argmax(-1)[place]
+    following = draft_sampled[(place + 1).clamp(max=len(draft_sampled) - 1)]
+    is_accepted = (columns < number[:, None] - 1) & (tokens == following)
+    accepted = is_accepted.long().cumprod(1).sum(1)
+    return tokens, (accepted + 1).to(torch.int32)
