@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 _LAUNCHING = (
     ("triton.runtime.jit", "JITFunction", "run"),
-    ("triton.runtime.interpreter", "InterpretedFunction", "run"),
     # Of a kernel that was compiled before.
     ("triton.compiler.compiler", "CompiledKernel", "__getitem__"),
+    ("triton.runtime.interpreter", "GridExecutor", "__call__"),
 )
-"""What each launch goes through, in Triton 3.2 to 3.9: modules, classes and methods."""
+"""What each launch goes through, in Triton 3.2 to 3.9: modules, classes and methods.
+
+Triton for Ascend, 3.2.0, has them too.
+"""
 
 
 @contextmanager
