@@ -42,7 +42,7 @@ def write_model(variant: Described, folder: Path) -> None:
         from engines.models.quantised_checkpoint import quantise_checkpoint
 
         source = folder.with_name(f"{folder.name}-float")
-        tiny_qwen3.write_checkpoint(source, **given)
+        tiny_qwen3.write_checkpoint(source, has_experts="MoE" in variant.model, **given)
         quantise_checkpoint(source, folder, scheme)
     elif variant.model.startswith("Qwen3"):
         # Each of two ranks has to hold the same head of keys, if it is to hold a part of them.

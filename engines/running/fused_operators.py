@@ -25,6 +25,16 @@ def make_norms_wrong(module: GraphModule) -> bool:
     return bool(norms)
 
 
+OWN = "fused_by_the_engine"
+
+
+def mark_own(module: GraphModule) -> bool:
+    """Mark each operator of a graph that no pass has changed: `take_apart` leaves those alone."""
+    for node in module.graph.nodes:
+        node.meta[OWN] = node.target
+    return False
+
+
 def take_apart(module: GraphModule, others: Mapping[Any, Callable[..., Any]] | None = None) -> bool:
     """Replace fused operators by the operators that they replaced.
 
@@ -40,7 +50,11 @@ def take_apart(module: GraphModule, others: Mapping[Any, Callable[..., Any]] | N
         torch.ops.npu.npu_dequant_swiglu_quant.default: swiglu_and_dynamic_quant,
         **(others or {}),
     }
-    found = [node for node in module.graph.nodes if node.target in apart]
+    found = [
+        node
+        for node in module.graph.nodes
+        if node.target in apart and node.meta.get(OWN) != node.target
+    ]
     for node in found:
         node.target = apart[node.target]
     return bool(found)

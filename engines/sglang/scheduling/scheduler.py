@@ -69,9 +69,12 @@ def add_pass(name: str) -> None:
     import fx_passes
     import sglang_npu_graph.fused_forward as door
 
-    added = fx_passes.FunctionPass(name=name, function=getattr(fused_operators, name))
+    mark, added = (
+        fx_passes.FunctionPass(name=each, function=getattr(fused_operators, each))
+        for each in ("mark_own", name)
+    )
     pipeline = fx_passes.default_npu_pipeline()
-    pipeline = dataclasses.replace(pipeline, passes=(*pipeline.passes, added))
+    pipeline = dataclasses.replace(pipeline, passes=(mark, *pipeline.passes, added))
     door.default_npu_pipeline = lambda: pipeline  # type: ignore[assignment]
 
 

@@ -219,8 +219,9 @@ def split_qkv_rmsnorm_rope(
 
 
 def l1_norm(weights: torch.Tensor) -> torch.Tensor:
-    """Replace the kernel: the weights of a token's experts, which add up to one."""
-    return weights / weights.sum(dim=-1, keepdim=True)
+    """Replace the kernel: the weights of a token's experts, which add up to one, in float32."""
+    wide = weights.float()
+    return wide / wide.sum(dim=-1, keepdim=True)
 
 
 def fused_split_qk_norm(

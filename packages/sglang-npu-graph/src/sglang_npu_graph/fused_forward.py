@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("sglang.npu_graph")
 
 Key = tuple[str, int, int]
 
-COVERED = frozenset({"Qwen3ForCausalLM"})
+COVERED = frozenset({"Qwen3ForCausalLM", "Qwen3MoeForCausalLM"})
 """The models whose kernels beside torch's dispatcher are known: see `kernel_operators`."""
 
 

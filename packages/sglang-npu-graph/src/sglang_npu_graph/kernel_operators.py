@@ -11,6 +11,7 @@ KERNELS = MappingProxyType(
             "float eps=0., Tensor? q_weight=None, Tensor? k_weight=None, Tensor? q_bias=None, "
             "Tensor? k_bias=None) -> (Tensor, Tensor, Tensor)"
         ),
+        "sgl_kernel_npu.norm.l1_norm.l1_norm": "(Tensor input) -> Tensor",
         "sglang.kernels.ops.activation.softcap.cast_to_float32_logits": (
             "(Tensor logits, Tensor(a!) output) -> ()"
         ),

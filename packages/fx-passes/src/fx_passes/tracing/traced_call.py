@@ -27,6 +27,7 @@ from fx_passes.torch_internals import (
     tree_map,
     without_class,
 )
+from fx_passes.tracing.triton_launches import note_triton_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -62,9 +63,9 @@ def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the cal
     are what they were in this call, so the graph stands for calls with the same ones: those that a
     captured graph repeats.
 
-    Only what goes through torch's dispatcher is seen. A kernel that is launched beside it (as
-    Triton's are) has to be made an operator (`fx_passes.KernelOperator`); where a
-    missing one shows in the graph, by memory that is read and was never written, this is an error.
+    Only what goes through torch's dispatcher is seen. A kernel that is launched beside it has to be
+    made an operator (`fx_passes.KernelOperator`). One of Triton that is not is an error, which
+    names it; another one where it shows in the graph, by memory that is read and was never written.
 
     Args:
         function: Takes nothing and returns tensors. It must not need gradients.
@@ -72,9 +73,11 @@ def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the cal
 
     Raises:
         TraceError: The function failed, read numbers back from the device, returned something
-            else than tensors, or reads or returns memory that no operator wrote.
+            else than tensors, launched a Triton kernel that is no operator, or reads or returns
+            memory that no operator wrote.
     """
     outputs: list[Tensor] = []
+    launched: list[str] = []
 
     def traced() -> tuple[Tensor, ...]:
         with _PlainTensors():
@@ -83,12 +86,14 @@ def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the cal
         return found
 
     try:
-        with torch.no_grad():
+        with torch.no_grad(), note_triton_launches(launched):
             module = make_fx(traced, pre_dispatch=True)()
     except Exception as error:
         raise TraceError(
             f"tracing {name}: {type(error).__name__}: {error}; run it without a graph of operators"
         ) from error
+    if launched:
+        raise _unseen(name, f"the graph lacks {', '.join(launched)}")
     graph, mode = module.graph, FakeTensorMode(allow_non_fake_inputs=True)
     given, effects = _lift(module, mode), EffectTable()
     for node in list(graph.nodes):
@@ -256,6 +261,6 @@ def _writes(user: Node, node: Node, effects: EffectTable) -> bool:
 
 def _unseen(name: str, found: str) -> TraceError:
     return TraceError(
-        f"tracing {name}: {found}; a kernel beside torch's dispatcher writes it: make that kernel "
-        "an operator, or run the call without a graph of operators"
+        f"tracing {name}: {found}; a kernel is launched beside torch's dispatcher: make it an "
+        "operator, or run the call without a graph of operators"
     )
