@@ -402,7 +402,8 @@ def measure_turns(
     """
     runner = runner_of(llm)
     for attribute, name in PARTS.items():
-        watch.wrap(runner, attribute, name)
+        if hasattr(runner, attribute):
+            watch.wrap(runner, attribute, name)
     core = llm.llm_engine.engine_core.engine_core
     watch.wrap(core.scheduler, "schedule", "schedule")
     watch.wrap(core.scheduler, "update_from_output", "take outputs")

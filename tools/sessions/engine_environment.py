@@ -20,6 +20,7 @@ _PARTS = (
     "session",
     "runner_v2",
     "turns",
+    "turns_v2",
     "engine_names",
     "own_tests",
     "graphs",
