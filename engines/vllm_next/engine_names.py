@@ -104,9 +104,7 @@ def look_up_class(node: ast.ClassDef, made: type, where: str, found: Found) -> N
     if not bases:
         return
     base = bases[0]
-    given = set(attributes_given(made)) | {
-        name for each in bases for name in attributes_given(each)
-    }
+    given = {name for each in made.__mro__ for name in attributes_given(each)}
     known = {name for each in bases for name in each.__dict__} | given
     own = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
     for method in node.body:

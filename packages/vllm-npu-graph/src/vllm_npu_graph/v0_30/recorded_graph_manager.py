@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class _RecordedCaptures(CudaGraphManager):  # type: ignore[misc]
     """Records the attention of each graph that the next base class captures."""
 
+    _update: AttentionUpdate
+
     def capture(self, create_forward_fn: Any, *args: Any) -> None:
         with ExitStack() as recording:
 

@@ -23,26 +23,32 @@ if TYPE_CHECKING:
 class RecordedLatentImpl(RecordedLayer, AscendMLAImpl):  # type: ignore[misc]
     """Latent attention on FIA v2: the engine's except for its capture."""
 
-    def _forward_decode(self, *given: Any) -> torch.Tensor:
+    def _forward_decode(
+        self, preprocessed: Any, block_size: int, attn_metadata: Any
+    ) -> torch.Tensor:
         """Run one launch; returns [tokens, heads * size of a value]."""
-        *_, attn_metadata = given
         # Steps that draft, or verify drafts, have tables of their own.
         speculates = bool(self.speculative_config)
         kind = LatentAttention(
             family=FIA_V2, rebind_block_table=speculates, allows_fewer_sequences=speculates
         )
         with self._recording(kind, attn_metadata, read_latent):
-            return super()._forward_decode(*given)  # type: ignore[no-any-return]
+            return super()._forward_decode(  # type: ignore[no-any-return]
+                preprocessed, block_size, attn_metadata
+            )
 
 
 class RecordedLatentPartImpl(RecordedLayer, AscendMlaDCPImpl):  # type: ignore[misc]
     """Latent attention on FIA v1 over a part of the keys (DCP): the engine's except its capture."""
 
-    def _forward_decode(self, *given: Any) -> torch.Tensor:
+    def _forward_decode(
+        self, preprocessed: Any, block_size: int, attn_metadata: Any
+    ) -> torch.Tensor:
         """Run one launch and join the parts; returns [tokens, heads * size of a value]."""
-        *_, attn_metadata = given
         with self._recording(LatentAttention(family=FIA_V1), attn_metadata, read_latent):
-            return super()._forward_decode(*given)  # type: ignore[no-any-return]
+            return super()._forward_decode(  # type: ignore[no-any-return]
+                preprocessed, block_size, attn_metadata
+            )
 
 
 _RECORDED: Mapping[type, type[Any]] = MappingProxyType(
