@@ -71,7 +71,7 @@ def speculation(method: str, checkpoint: Path, drafted: int = DRAFTED) -> dict[s
     made: dict[str, Any] = {"method": method, "num_speculative_tokens": drafted}
     if method == "ngram":
         made |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
-    elif method == "eagle3":
+    elif method in {"eagle3", "dflash"}:
         made["model"] = str(checkpoint.with_name("draft"))
     return made
 
@@ -153,13 +153,14 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
 def write_checkpoints(variant: ModelVariant, checkpoint: Path) -> None:
     """Write the model of a variant, and its draft beside it or into it."""
     import torch
-    from engines.models import tiny_deepseek, tiny_eagle3
+    from engines.models import tiny_deepseek, tiny_dflash, tiny_eagle3
 
-    method = method_of(variant)
+    method, draft = method_of(variant), checkpoint.with_name("draft")
     write_model(variant, checkpoint)
     if method == "eagle3":
-        draft = checkpoint.with_name("draft")
         tiny_eagle3.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
+    elif method == "dflash":
+        tiny_dflash.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
     elif method == "mtp":
         tiny_deepseek.add_draft(checkpoint, dtype=torch.bfloat16)
 

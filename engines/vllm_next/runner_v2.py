@@ -1,9 +1,10 @@
 """vllm-ascend's newest release with model runner v2: its attention update and ours, on one load.
 
 Run as ``cann-sim run -- python -m engines.vllm_next.runner_v2``. Variants are those of
-engines/vllm_next/session.py, and those of engines/vllm_next/drafts.py for drafts by an EAGLE-3 head
-and by a DeepSeek's own layer; vLLM refuses `ngram` with this runner. It captures the draft's first
-step and its further steps as two graphs. Log-probabilities are not compared: the kernel that
+engines/vllm_next/session.py, and those of engines/vllm_next/drafts.py for drafts by an EAGLE-3
+head, by a DeepSeek's own layer and by DFlash; vLLM refuses `ngram` with this runner. It captures
+the draft's first step and its further steps as two graphs, and DFlash, which drafts all tokens at
+once, as one. Log-probabilities are not compared: the kernel that
 computes them is Triton's. Rows go to build/engines/vllm-next-runner-v2.json.
 """
 
@@ -49,6 +50,7 @@ RUNS = {
     "DeepSeek": ("stock", "ours"),
     "Qwen3, drafts by eagle3": ("stock", "ours"),
     "DeepSeek, drafts by mtp": ("stock", "ours"),
+    "Qwen3, drafts by dflash": ("stock", "ours"),
 }
 # So that the graph of the draft's further steps has more than one.
 DRAFTED = 3
@@ -85,7 +87,10 @@ def run_load(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[s
 
 def shift_draft(speculator: Any) -> None:
     """Make the key lengths of a draft's steps one too small."""
-    for manager in (speculator.prefill_cudagraph_manager, speculator.decode_cudagraph_manager):
+    for name in ("prefill", "decode", "query"):
+        manager = getattr(speculator, f"{name}_cudagraph_manager", None)
+        if manager is None:
+            continue
         if hasattr(manager, "update"):
             worker_counts.shift_steps(manager.update, -1)
         else:

@@ -21,6 +21,11 @@ def install() -> None:
         ("_update_draft_inputs_kernel", update_further),
     ):
         setattr(module, name, Kernel(stand_in))
+    flash = importlib.import_module("vllm_ascend.ops.triton.v2.spec_decode.prepare_dflash_inputs")
+    flash._prepare_dflash_inputs_kernel = Kernel(prepare_parallel)  # type: ignore[attr-defined]
+    # The launch asks Triton's driver how many cores there are, to choose its grid.
+    flash.init_device_properties_triton = lambda: None  # type: ignore[attr-defined]
+    flash.get_vectorcore_num = lambda: 1  # type: ignore[attr-defined]
     sampler = importlib.import_module(f"{RUNNER}.spec_decode.rejection_sampler")
     sampler.rejection_sample = accept_likeliest  # type: ignore[attr-defined]
 
@@ -129,6 +134,91 @@ def update_further(
         (lengths, (lengths[:count] + 1).clamp(max=longest)),
     ):
         buffer[:count] = torch.where(has_next, value, buffer[:count])
+
+
+def prepare_parallel(
+    grid: tuple[int, int],
+    input_ids: torch.Tensor,
+    positions: torch.Tensor,
+    starts: torch.Tensor,
+    lengths: torch.Tensor,
+    slots: torch.Tensor,
+    context_positions: torch.Tensor,
+    context_slots: torch.Tensor,
+    drafted_indices: torch.Tensor,
+    drafted_positions: torch.Tensor,
+    drafted_rows: torch.Tensor,
+    temperature: torch.Tensor,
+    seeds: torch.Tensor,
+    target_positions: torch.Tensor,
+    target_starts: torch.Tensor,
+    rows: torch.Tensor,
+    last_sampled: torch.Tensor,
+    next_tokens: torch.Tensor,
+    sampled: torch.Tensor,
+    rejected: torch.Tensor,
+    given_temperature: torch.Tensor,
+    given_seeds: torch.Tensor,
+    table: torch.Tensor,
+    _table_stride: int,
+    mask: int,
+    block_size: int,
+    queries: int,
+    steps: int,
+    _most: int,
+    _most_tokens: int,
+    longest: int,
+    _rank: int,
+    **constants: int,
+) -> None:
+    """Prepare DFlash's inputs: the tokens whose keys it stores, and the newest with its drafts."""
+    if constants["CP_SIZE"] != 1 or constants["SAMPLE_FROM_ANCHOR"]:
+        raise NotImplementedError("context parallelism, or a draft in place of the newest token")
+    count, size, pad = grid[0], len(target_positions), constants["PAD_SLOT_ID"]
+    rows, table = rows[:count].long(), table[:count]
+
+    def find_slots(owner: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        block = torch.div(position, block_size, rounding_mode="floor").clamp(0, table.shape[1] - 1)
+        number = table[owner, block].long()
+        return (number * block_size + position % block_size).masked_fill(number == 0, pad)
+
+    bounds = target_starts[: count + 1].long()
+    number = bounds[1:] - bounds[:-1] - rejected[:count]
+    place, owner, is_behind = find_owners(size, bounds[1:])
+    is_kept = ~is_behind & (place - bounds[owner] < number[owner])
+    position = target_positions.long().masked_fill(~is_kept, 0)
+    found = find_slots(owner, position).masked_fill(~is_kept, pad).to(context_slots.dtype)
+    context_positions[:size] = torch.where(is_behind, context_positions[:size], position)
+    context_slots[:size] = torch.where(is_behind, context_slots[:size], found)
+
+    # If all tokens were rejected, the first one's position is taken again.
+    last = target_positions[bounds[:-1] + (number - 1).clamp(min=0)].long()
+    first = last + (number > 0)
+    columns = torch.arange(queries, device=first.device)
+    query = first[:, None] + columns
+    newest = torch.where(
+        sampled[:count] > 0,
+        last_sampled.view(-1)[rows].long(),
+        next_tokens.view(-1)[rows].long(),
+    )
+    tokens = torch.where(columns == 0, newest[:, None], mask)
+    end, drafts = count * queries, count * steps
+    input_ids[:end] = tokens.view(-1).to(input_ids.dtype)
+    positions[:end] = query.view(-1).clamp(max=longest - 1)
+    owner = torch.arange(count, device=first.device)[:, None].expand(count, queries)
+    slots[:end] = find_slots(owner, query).view(-1).to(slots.dtype)
+    slots[end:] = pad
+    starts.copy_(torch.arange(len(starts), device=starts.device).clamp(max=count) * queries)
+    lengths[:count] = (first + queries).clamp(max=longest)
+    lengths[count:] = 0
+    drafted = owner * queries + columns
+    drafted_indices[:drafts] = drafted[:, 1:].reshape(-1)
+    drafted_positions[:drafts] = query[:, 1:].reshape(-1)
+    drafted_rows[:drafts] = rows[:, None].expand(count, steps).reshape(-1)
+    for buffer, padding in ((drafted_indices, 0), (drafted_positions, 0), (drafted_rows, -1)):
+        buffer[drafts:] = padding
+    temperature[rows] = given_temperature[rows]
+    seeds[rows] = given_seeds[rows]
 
 
 def accept_likeliest(

@@ -11,6 +11,8 @@ from vllm_ascend.utils import use_updatable_graph
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager, ModelWithContext
 from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 from vllm_ascend.worker.v2.spec_decode.autoregressive.aclgraph import AutoRegressiveAclGraphManager
+from vllm_ascend.worker.v2.spec_decode.dflash.aclgraph import DFlashAclGraphManager
+from vllm_ascend.worker.v2.spec_decode.dflash.speculator import AscendDFlashSpeculator
 
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.opened_lane import open_lane
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 # Methods of drafting that were tested, without latent attention and with it.
-_DRAFTS = ("eagle3", "mtp")
+_DRAFTS = (("eagle3", "dflash"), ("mtp",))
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
@@ -61,7 +63,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if self._has_tasks():
             adopted = self.attention_update = AdoptedGraphs(lane)
             self.cudagraph_manager = _LaneGraphManager(self.cudagraph_manager, adopted)
-            self._replace_draft(lambda engine: _LaneDraftManager(engine, AdoptedGraphs(lane)))
+            self._replace_draft(lambda engine: _make_draft_manager(engine, AdoptedGraphs(lane)))
         else:
             layers = find_layers(self.compilation_config)
             names = () if self.speculator is None else self.speculator.draft_attn_layer_names
@@ -98,11 +100,16 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         made = BreakableGraphs(model, self.vllm_config, device=self._npu)
         manager.breakable_cg_runner = made
 
-    def _replace_draft(self, make: Callable[[AutoRegressiveAclGraphManager], Any]) -> None:
-        """Replace the engine's managers of a draft's graphs: of its first step, and of the rest."""
-        if self.speculator is not None:
-            for name in ("prefill_cudagraph_manager", "decode_cudagraph_manager"):
-                setattr(self.speculator, name, make(getattr(self.speculator, name)))
+    def _replace_draft(self, make: Callable[[Any], Any]) -> None:
+        """Replace the engine's managers of a draft's graphs.
+
+        There is one of its first step and one of the rest, or one if it drafts all tokens at once.
+        """
+        for part in ("prefill", "decode", "query"):
+            name = f"{part}_cudagraph_manager"
+            manager = getattr(self.speculator, name, None)
+            if manager is not None:
+                setattr(self.speculator, name, make(manager))
 
     def _find_reason(self) -> str | None:
         mode, parallel = self.cudagraph_manager.cudagraph_mode, self.parallel_config
@@ -114,17 +121,27 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         drafts = self.speculative_config
         if drafts is not None:
             if (
-                drafts.method != _DRAFTS[self.model_config.use_mla]
-                or drafts.parallel_drafting
+                drafts.method not in _DRAFTS[self.model_config.use_mla]
+                or (drafts.parallel_drafting and not self._is_plain_dflash())
                 or drafts.enable_adaptive_verification
                 or drafts.uses_dynamic_speculative_decoding()
             ):
                 return (
-                    f"drafts by {drafts.method}, all at once or in varying number, were not tested"
+                    f"drafts by {drafts.method}, of this form or in varying number, were not tested"
                 )
             if max(*parts, parallel.data_parallel_size) > 1:
                 return "drafts under data or context parallelism were not tested"
         return None if self._has_tasks() else find_uncovered(self.compilation_config)
+
+    def _is_plain_dflash(self) -> bool:
+        """Return whether DFlash drafts, with attention over all keys and without sinks."""
+        if type(self.speculator) is not AscendDFlashSpeculator:
+            return False
+        layers = find_layers(self.compilation_config)
+        impls = [layers[name].impl for name in self.speculator.draft_attn_layer_names]
+        return self.speculator.requires_non_causal and not any(
+            impl.sliding_window or impl.sinks is not None for impl in impls
+        )
 
     def _has_tasks(self) -> bool:
         backends = {group.backend for groups in self.attn_groups for group in groups}
@@ -175,3 +192,19 @@ class _LaneDraftManager(_Adopting, AutoRegressiveAclGraphManager):  # type: igno
             given = (desc.num_reqs, steps[0], self.is_draft_model_prefill)
             self._adopt(desc, SharedSource(self.speculator.build_fia_params(*given)))
         return super()._updatable_graph_replay(desc, steps)
+
+
+class _LaneParallelDraftManager(_Adopting, DFlashAclGraphManager):  # type: ignore[misc]
+    """The engine's manager of the graphs of a draft that drafts all tokens at once."""
+
+    def _updatable_graph_replay(self, desc: Any, steps: Any) -> Any:
+        """Replay a graph; at its first step, replace it by one that the lane updates."""
+        if desc not in self._seen:
+            self._adopt(desc, ContextSource(steps[0]))
+        return super()._updatable_graph_replay(desc, steps)
+
+
+def _make_draft_manager(manager: Any, adopted: AdoptedGraphs) -> _Adopting:
+    """Return the replacement of one of the engine's managers of a draft's graphs."""
+    is_parallel = isinstance(manager, DFlashAclGraphManager)
+    return (_LaneParallelDraftManager if is_parallel else _LaneDraftManager)(manager, adopted)
