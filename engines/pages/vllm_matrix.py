@@ -56,8 +56,8 @@ OTHERS = {
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
     "with a TypeError on `repeat_interleave` of the engine's adapters",
     "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
-    "model runner v2: drafts, LoRA, graphs that do not break": "left to the engine, which the log "
-    "says",
+    "model runner v2: LoRA, graphs that do not break, drafts over a part of the keys": "left to "
+    "the engine, which the log says",
     "encoder graphs of other models than Qwen3-VL": "not run; the engine updates those whose "
     "lengths are not in `cu_seqlens` alone, as InternVL and Qwen2.5-VL",
     "DeepSeek, drafts by ngram": "the engine alone ends in its update of a whole graph, with "

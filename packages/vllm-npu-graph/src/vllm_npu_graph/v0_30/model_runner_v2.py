@@ -118,6 +118,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         parts = parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size
         if min(parts) > 1:
             return "DCP together with PCP was not tested"
+        if self.lora_config is not None:
+            return "LoRA was not tested with model runner v2"
         drafts = self.speculative_config
         if drafts is not None:
             if (
