@@ -333,14 +333,7 @@ def make_sides(runner: Any) -> list[Side]:
     from vllm_npu_graph.recording.recorded_graphs import RecordedGraphs
 
     update = runner.attention_update
-    layers = runner.compilation_config.static_forward_context
-    ours = {name: layer.impl for name, layer in layers.items() if hasattr(layer, "impl")}
-    theirs = {}
-    for name, impl in ours.items():
-        # Ours inherits from the engine's.
-        base = type(impl).__bases__[-1]
-        theirs[name] = base.__new__(base)
-        theirs[name].__dict__.update(impl.__dict__)
+    ours, theirs = find_impls(runner)
     model = runner.model
     given = {
         "runnable": model.unwrap(),
@@ -375,6 +368,19 @@ def run_turns(
     runner = runner_of(llm)
     sides = make_sides(runner)
     return measure_turns(llm, variant, sides, watch_updates(runner, sides))
+
+
+def find_impls(runner: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return our attention of each layer that we record, and the engine's in its place."""
+    layers = runner.compilation_config.static_forward_context
+    ours = {name: layer.impl for name, layer in layers.items() if hasattr(layer, "impl")}
+    theirs = {}
+    for name, impl in ours.items():
+        # Ours inherits from the engine's.
+        base = type(impl).__bases__[-1]
+        theirs[name] = base.__new__(base)
+        theirs[name].__dict__.update(impl.__dict__)
+    return ours, theirs
 
 
 def watch_updates(runner: Any, sides: list[Side]) -> StepStopwatch:

@@ -17,7 +17,14 @@ from engines.running.session_rows import find_wrong
 from engines.running.session_run import make_parser
 from engines.running.stopwatch import Stopwatch
 from engines.vllm.models import ModelVariant
-from engines.vllm.session import Side, StepStopwatch, measure_turns, run_session, runner_of
+from engines.vllm.session import (
+    Side,
+    StepStopwatch,
+    find_impls,
+    measure_turns,
+    run_session,
+    runner_of,
+)
 from engines.vllm_next.runner_v2 import install_for
 from engines.vllm_next.session import COLUMNS, run_apart, start_engine
 from engines.vllm_next.without_device import stand_ins, stand_ins_v2
@@ -95,15 +102,9 @@ def make_sides(runner: Any) -> list[Side]:
     theirs: dict[str, Any] = {}
     others: dict[str, Any] = {}
     if isinstance(update, AttentionUpdate):
-        layers = runner.compilation_config.static_forward_context
-        ours = {name: layer.impl for name, layer in layers.items() if hasattr(layer, "impl")}
+        ours, theirs = find_impls(runner)
         other: Any = AttentionUpdate(lane, frozenset(ours))
-        for name, impl in ours.items():
-            # Ours inherits from the engine's.
-            base = type(impl).__bases__[-1]
-            theirs[name] = base.__new__(base)
-            theirs[name].__dict__.update(impl.__dict__)
-            others[name] = type(impl)(theirs[name], name, other)
+        others = {name: type(ours[name])(impl, name, other) for name, impl in theirs.items()}
     else:
         other = AdoptedGraphs(lane)
     return [
