@@ -32,7 +32,6 @@ from engines.vllm.drafts import (
     speculation,
     write_checkpoints,
 )
-from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of, worker_of
 from engines.vllm.workers import worker_counts, worker_drafts
 from engines.vllm_next.models import install_for
@@ -46,12 +45,15 @@ from engines.vllm_next.session import (
     run_apart,
     shift_graphs,
     start_engine,
+    stock_and_ours,
 )
 from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
+
+    from engines.vllm.models import ModelVariant
 
 COLUMNS = {"accepted": "", **SESSION_COLUMNS}
 LEAST_EQUAL = 0.99
@@ -152,18 +154,14 @@ def is_moved(row: dict[str, Any], theirs: dict[str, Any] | None) -> bool:
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants selected by the options."""
     return [
-        ModelVariant(
-            name=name,
-            dtype="bfloat16",
-            num_layers=LAYERS[method],
-            mode=mode,
-            model=f"{METHODS[method]}, drafts by {method}",
-            capture_sizes=SIZES,
-            **KEYS[name],
-        )
+        variant
         for method in options.methods
-        for mode in MODES
-        for name in ("stock", "ours")
+        for variant in stock_and_ours(
+            MODES,
+            model=f"{METHODS[method]}, drafts by {method}",
+            num_layers=LAYERS[method],
+            capture_sizes=SIZES,
+        )
     ]
 
 

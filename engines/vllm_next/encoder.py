@@ -20,7 +20,6 @@ from engines.running.session_rows import (
     find_wrong_tokens,
 )
 from engines.running.session_run import make_parser
-from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import run_session, runner_of
 from engines.vllm_next.session import (
     COLUMNS,
@@ -29,11 +28,14 @@ from engines.vllm_next.session import (
     measure_steps,
     run_apart,
     start_engine,
+    stock_and_ours,
 )
 from engines.vllm_next.without_device import stand_ins, vision_language
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from engines.vllm.models import ModelVariant
 
 GRAPHS = {
     "cudagraph_mm_encoder": True,
@@ -147,17 +149,7 @@ def main() -> int:
     parser = make_parser("vllm-next-encoder", __doc__)
     parser.set_defaults(layers=2)
     options = parser.parse_args()
-    variants = [
-        ModelVariant(
-            name=name,
-            dtype="bfloat16",
-            num_layers=options.layers,
-            mode=MODES[0],
-            model="Qwen3-VL",
-            **KEYS[name],
-        )
-        for name in ("stock", "ours")
-    ]
+    variants = stock_and_ours(MODES[:1], model="Qwen3-VL", num_layers=options.layers)
     run = functools.partial(run_apart, load=run_images, write=write_model)
     return run_session(variants, options, run, COLUMNS, verdict, prepare=stand_ins.prepare)
 

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from engines.running.session_run import make_parser
 from engines.vllm.idle_rank import COLUMNS, LONGEST_SECONDS, RANKS, run_ranks
-from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import run_session
 from engines.vllm_next import ranks
-from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine
+from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine, stock_and_ours
 from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from engines.vllm.models import ModelVariant
 
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
@@ -41,18 +42,7 @@ def main() -> int:
     parser = make_parser("vllm-next-idle-rank", __doc__)
     parser.set_defaults(layers=2)
     options = parser.parse_args()
-    variants = [
-        ModelVariant(
-            name=name,
-            dtype="bfloat16",
-            num_layers=options.layers,
-            mode=mode,
-            model="Qwen3-MoE, data parallel",
-            **KEYS[name],
-        )
-        for mode in MODES
-        for name in ("stock", "ours")
-    ]
+    variants = stock_and_ours(MODES, model="Qwen3-MoE, data parallel", num_layers=options.layers)
     return run_session(
         variants,
         options,

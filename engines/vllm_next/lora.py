@@ -18,7 +18,6 @@ from engines.load.decode_load import compare_load
 from engines.models.tiny_models import write_model
 from engines.running.session_run import make_parser
 from engines.vllm.lora import names_of
-from engines.vllm.models import KEYS, ModelVariant
 from engines.vllm.session import generate, run_session, runner_of
 from engines.vllm.without_device import lora_kernels
 from engines.vllm_next.session import (
@@ -29,12 +28,15 @@ from engines.vllm_next.session import (
     measure_with_control,
     run_apart,
     start_engine,
+    stock_and_ours,
     verdict,
 )
 from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from engines.vllm.models import ModelVariant
 
 
 def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
@@ -80,18 +82,7 @@ def main() -> int:
     parser = make_parser("vllm-next-lora", __doc__)
     parser.set_defaults(layers=2)
     options = parser.parse_args()
-    variants = [
-        ModelVariant(
-            name=name,
-            dtype="bfloat16",
-            num_layers=options.layers,
-            mode=mode,
-            model="Qwen3, adapters",
-            **KEYS[name],
-        )
-        for mode in MODES
-        for name in ("stock", "ours")
-    ]
+    variants = stock_and_ours(MODES, model="Qwen3, adapters", num_layers=options.layers)
     run = functools.partial(run_apart, load=run_tokens, write=write_checkpoints)
     return run_session(variants, options, run, COLUMNS, verdict, prepare=stand_ins.prepare)
 

@@ -15,9 +15,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engines.running.session_run import make_parser
-from engines.vllm.models import KEYS, PAGED_SIZES, ModelVariant
+from engines.vllm.models import PAGED_SIZES, ModelVariant
 from engines.vllm.session import run_session
-from engines.vllm_next.session import COLUMNS, run_apart, run_load, verdict
+from engines.vllm_next.session import COLUMNS, run_apart, run_load, stock_and_ours, verdict
 from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
@@ -52,18 +52,15 @@ def install_for(variant: ModelVariant) -> None:
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants selected by the options."""
     return [
-        ModelVariant(
-            name=name,
-            dtype="bfloat16",
-            num_layers=options.layers,
-            mode=mode,
-            model=model,
-            paged_sizes=PAGED_SIZES if "paged" in model else (),
-            **KEYS[name],
-        )
+        variant
         for number, (model, mode) in enumerate(RUNS)
-        for name in ("stock", "ours")
         if options.runs is None or number in options.runs
+        for variant in stock_and_ours(
+            (mode,),
+            model=model,
+            num_layers=options.layers,
+            paged_sizes=PAGED_SIZES if "paged" in model else (),
+        )
     ]
 
 

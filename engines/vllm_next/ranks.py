@@ -23,11 +23,11 @@ from engines.running.session_rows import (
 from engines.running.session_run import make_parser
 from engines.vllm import drafts
 from engines.vllm.graphs import PLUGINS
-from engines.vllm.models import COLUMNS, KEYS, ModelVariant
+from engines.vllm.models import COLUMNS, ModelVariant
 from engines.vllm.ranks import LONGEST_SECONDS, RANKS
 from engines.vllm.session import Variant, measure_engine, run_session
 from engines.vllm_next.models import install_for
-from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine
+from engines.vllm_next.session import MODES, run_apart, shift_worker, start_engine, stock_and_ours
 from engines.vllm_next.without_device import context_parallel, stand_ins
 
 if TYPE_CHECKING:
@@ -90,21 +90,17 @@ def verdict(rows: list[dict[str, Any]], waits: int = 1) -> list[str]:
 def choose_variants(options: argparse.Namespace, modes: Iterable[str]) -> list[ModelVariant]:
     """Return the variants of the models selected by the options, in some modes."""
     return [
-        ModelVariant(
-            name=name,
-            dtype="bfloat16",
-            num_layers=options.layers,
-            mode=mode,
+        variant
+        for model in options.models
+        for variant in stock_and_ours(
+            modes,
             model=model,
+            num_layers=options.layers,
             ranks=RANKS,
             decode_parts=RANKS if "DCP" in model else 1,
             prefill_parts=RANKS if "PCP" in model else 1,
             capture_sizes=drafts.SIZES if model == DRAFTS else Variant.capture_sizes,
-            **KEYS[name],
         )
-        for model in options.models
-        for mode in modes
-        for name in ("stock", "ours")
     ]
 
 

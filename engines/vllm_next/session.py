@@ -288,6 +288,25 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def stock_and_ours(
+    modes: Iterable[str], *, model: str, num_layers: int, **given: Any
+) -> list[ModelVariant]:
+    """Return the engine alone and with our attention update, in each of some modes."""
+    return [
+        ModelVariant(
+            name=name,
+            dtype="bfloat16",
+            num_layers=num_layers,
+            mode=mode,
+            model=model,
+            **given,
+            **KEYS[name],
+        )
+        for mode in modes
+        for name in ("stock", "ours")
+    ]
+
+
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants selected by the options."""
     chosen = dict(zip(MODES, (("stock", "off", "ours"), ("stock", "ours")), strict=True))

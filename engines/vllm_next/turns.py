@@ -32,6 +32,7 @@ from engines.vllm_next.session import COLUMNS, run_apart, start_engine
 from engines.vllm_next.without_device import stand_ins
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 MODELS = ("Qwen3", "Qwen3, paged attention", "DeepSeek")
@@ -91,11 +92,25 @@ def make_adopted_sides(runner: Any) -> list[Side]:
     return sides
 
 
-def main() -> int:
-    """Run all variants; return 1 if one failed or a side was not timed."""
-    parser = make_parser("vllm-next-turns", __doc__)
+def time_models(
+    session: str,
+    about: str | None,
+    models: Sequence[str],
+    run: Callable[..., list[dict[str, Any]]],
+    **environment: str,
+) -> int:
+    """Run a session of turns; return 1 if a variant failed or a side was not timed.
+
+    Args:
+        session: Names its file of rows.
+        about: Its text on the command line.
+        models: What can be chosen.
+        run: Runs the turns of a variant.
+        environment: Variables of its processes.
+    """
+    parser = make_parser(session, about)
     parser.set_defaults(timed_layers=[28], timed_sequences=[4, 8, 16])
-    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--models", nargs="*", default=list(models), choices=models)
     options = parser.parse_args()
     variants = [
         ModelVariant(
@@ -113,12 +128,13 @@ def main() -> int:
     return run_session(
         variants,
         options,
-        functools.partial(run_apart, load=run_turns),
+        functools.partial(run_apart, load=run),
         COLUMNS,
         find_wrong,
         prepare=stand_ins.prepare,
+        **environment,
     )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(time_models("vllm-next-turns", __doc__, MODELS, run_turns))

@@ -13,24 +13,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from engines.running.session_rows import find_wrong
-from engines.running.session_run import make_parser
 from engines.running.stopwatch import Stopwatch
-from engines.vllm.models import ModelVariant
-from engines.vllm.session import (
-    Side,
-    StepStopwatch,
-    find_impls,
-    measure_turns,
-    run_session,
-    runner_of,
-)
+from engines.vllm.session import Side, StepStopwatch, find_impls, measure_turns, runner_of
 from engines.vllm_next.runner_v2 import install_for
-from engines.vllm_next.session import COLUMNS, run_apart, start_engine
-from engines.vllm_next.without_device import stand_ins, stand_ins_v2
+from engines.vllm_next.session import start_engine
+from engines.vllm_next.turns import time_models
+from engines.vllm_next.without_device import stand_ins_v2
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from engines.vllm.models import ModelVariant
 
 MODELS = ("Qwen3", "DeepSeek")
 
@@ -119,34 +112,6 @@ def make_sides(runner: Any) -> list[Side]:
     ]
 
 
-def main() -> int:
-    """Run all variants; return 1 if one failed or a side was not timed."""
-    parser = make_parser("vllm-next-turns-v2", __doc__)
-    parser.set_defaults(timed_layers=[28], timed_sequences=[4, 8, 16])
-    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
-    options = parser.parse_args()
-    variants = [
-        ModelVariant(
-            name="turns",
-            dtype="bfloat16",
-            model=model,
-            num_layers=layers,
-            key=True,
-            timed=tuple(options.timed_sequences),
-        )
-        for model in options.models
-        for layers in options.timed_layers
-    ]
-    return run_session(
-        variants,
-        options,
-        functools.partial(run_apart, load=run_turns),
-        COLUMNS,
-        find_wrong,
-        prepare=stand_ins.prepare,
-        VLLM_USE_V2_MODEL_RUNNER="1",
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    given = {"VLLM_USE_V2_MODEL_RUNNER": "1"}
+    sys.exit(time_models("vllm-next-turns-v2", __doc__, MODELS, run_turns, **given))

@@ -30,6 +30,13 @@ def install() -> None:
     sampler.rejection_sample = accept_likeliest  # type: ignore[attr-defined]
 
 
+def find_newest(
+    sampled: torch.Tensor, last: torch.Tensor, following: torch.Tensor, rows: torch.Tensor
+) -> torch.Tensor:
+    """Return the newest token of each sequence: sampled, or the next one of its prompt."""
+    return torch.where(sampled > 0, last.view(-1)[rows].long(), following.view(-1)[rows].long())
+
+
 def prepare_first(
     grid: tuple[int],
     last_indices: torch.Tensor,
@@ -54,9 +61,7 @@ def prepare_first(
     count, rows = grid[0], rows.long()
     bounds = target_starts[: count + 1].long()
     number = bounds[1:] - bounds[:-1] - rejected
-    newest = torch.where(
-        sampled > 0, last_sampled.view(-1)[rows].long(), next_tokens.view(-1)[rows].long()
-    )
+    newest = find_newest(sampled, last_sampled, next_tokens, rows)
     place, owner, is_behind = find_owners(len(target_ids), bounds[1:])
     column = place - bounds[owner]
     is_kept = ~is_behind & (column < number[owner])
@@ -196,11 +201,7 @@ def prepare_parallel(
     first = last + (number > 0)
     columns = torch.arange(queries, device=first.device)
     query = first[:, None] + columns
-    newest = torch.where(
-        sampled[:count] > 0,
-        last_sampled.view(-1)[rows].long(),
-        next_tokens.view(-1)[rows].long(),
-    )
+    newest = find_newest(sampled[:count], last_sampled, next_tokens, rows)
     tokens = torch.where(columns == 0, newest[:, None], mask)
     end, drafts = count * queries, count * steps
     input_ids[:end] = tokens.view(-1).to(input_ids.dtype)

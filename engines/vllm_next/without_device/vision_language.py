@@ -22,7 +22,7 @@ def install() -> None:
     owner._reshape_qkv_to_3d = lambda *given: tuple(each.contiguous() for each in split(*given))
     # As the engine declares it where Triton is there.
     declare = torch.library.custom_op("vllm::triton_split_qkv_rmsnorm_mrope", mutates_args=())
-    declare(_split_normalise_rotate).register_fake(_split)
+    declare(_split_normalise_rotate).register_fake(_split_normalise_rotate)
 
 
 def _split_normalise_rotate(
@@ -58,19 +58,6 @@ def _split_normalise_rotate(
     """
     if not is_interleaved or rope_dim not in {None, head_size}:
         raise NotImplementedError("angles side by side, or heads that are rotated in part")
-    query, key, value, gate = _split(
-        qkv,
-        q_weight,
-        k_weight,
-        cos_sin,
-        num_q_heads,
-        num_kv_heads,
-        head_size,
-        eps,
-        mrope_section,
-        is_interleaved,
-        rope_dim,
-    )
     by_time, by_height, by_width = cos_sin.unflatten(-1, (2, head_size // 2))
     chosen = by_time.clone()
     for offset, angles in ((1, by_height), (2, by_width)):
@@ -78,34 +65,15 @@ def _split_normalise_rotate(
         chosen[..., places] = angles[..., places]
     cos, sin = chosen.repeat(1, 1, 2).unsqueeze(2).unbind(1)
     sizes = [num_q_heads * head_size, num_kv_heads * head_size, num_kv_heads * head_size]
-    given = qkv.split(sizes, dim=-1)
-    for made, heads, weight in ((query, given[0], q_weight), (key, given[1], k_weight)):
+    query, key, value = qkv.split(sizes, dim=-1)
+    rotated = []
+    for heads, weight in ((query, q_weight), (key, k_weight)):
         normed, _ = torch.ops.npu.npu_rms_norm(
             heads.unflatten(-1, (-1, head_size)).contiguous(), weight, eps
         )
         first, second = normed.chunk(2, dim=-1)
-        rotated = normed * cos + torch.cat((-second, first), dim=-1) * sin
-        made.copy_(rotated.flatten(-2))
-    value.copy_(given[2])
-    return query, key, value, gate
-
-
-def _split(
-    qkv: torch.Tensor,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
-    cos_sin: torch.Tensor,
-    num_q_heads: int,
-    num_kv_heads: int,
-    head_size: int,
-    eps: float,
-    mrope_section: list[int],
-    is_interleaved: bool,
-    rope_dim: int | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return empty outputs."""
-    del q_weight, k_weight, cos_sin, eps, mrope_section, is_interleaved, rope_dim
-    tokens = qkv.shape[0]
-    query = qkv.new_empty(tokens, num_q_heads * head_size)
-    key = qkv.new_empty(tokens, num_kv_heads * head_size)
-    return query, key, torch.empty_like(key), qkv.new_empty(0)
+        turned = normed * cos + torch.cat((-second, first), dim=-1) * sin
+        rotated.append(turned.flatten(-2))
+    # An output may not share memory with an input.
+    value = value.clone(memory_format=torch.contiguous_format)
+    return rotated[0], rotated[1], value, qkv.new_empty(0)
