@@ -97,9 +97,11 @@ def norm_and_quant(
     return quantised, None, total
 
 
-def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
-    """Emulate `npu_dequant_swiglu_quant`, rounding the product."""
+def swiglu_and_dynamic_quant(x: Any, *, quant_mode: int = 0, **_given: Any) -> tuple[Any, Any]:
+    """Emulate `npu_dequant_swiglu_quant` with a scale for each row, rounding the product."""
     import torch_npu
 
+    if quant_mode != 1:
+        raise ValueError("taking npu_dequant_swiglu_quant apart: its scales are static")
     quantised, scale = torch_npu.npu_dynamic_quant(copied()(torch_npu.npu_swiglu(x)))
     return quantised, scale

@@ -36,6 +36,11 @@ class GraphPass(ABC):
     after: tuple[str, ...] = ()
     repeats: bool = False
 
+    @property
+    def prepares_weights(self) -> bool:
+        """Whether the pass moves what depends only on weights out of the step."""
+        return False
+
     @abstractmethod
     def run(self, graph_module: GraphModule) -> PassReport:
         """Change the graph in place, without recompiling the module, and return a report."""
@@ -79,10 +84,13 @@ class RulePass(GraphPass):
 
     Attributes:
         rules: The rules; names are unique.
+        weights_are_prepared: Whether another pass of the pipeline moves what depends only on
+            weights out of the step, so that it costs nothing. A pipeline sets this when it runs.
     """
 
     rules: tuple[Rule, ...]
     repeats: bool = True
+    weights_are_prepared: bool = False
 
     def __post_init__(self) -> None:
         problem = rules_problem(self.rules)
@@ -95,7 +103,9 @@ class RulePass(GraphPass):
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Apply the rules."""
-        reports = apply_rules(graph_module.graph, self.rules)
+        reports = apply_rules(
+            graph_module.graph, self.rules, weights_are_prepared=self.weights_are_prepared
+        )
         modified = any(report.matches for report in reports)
         detail = "" if modified else _spelling_hint(graph_module)
         return PassReport(name=self.name, modified=modified, detail=detail, rules=reports)

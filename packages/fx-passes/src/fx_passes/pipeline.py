@@ -197,9 +197,14 @@ class Pipeline:
 
     def _run_rounds(self, graph_module: GraphModule) -> list[PassReport]:
         reports: list[PassReport] = []
+        prepared = any(each.prepares_weights for each in self.passes)
+        passes = [
+            replace(each, weights_are_prepared=prepared) if isinstance(each, RulePass) else each
+            for each in self.passes
+        ]
         for number in range(1, _MOST_ROUNDS + 1):
             modified = False
-            for each in self.passes:
+            for each in passes:
                 if number > 1 and not each.repeats:
                     continue
                 report = replace(self._run_pass(each, graph_module, reports), round=number)

@@ -16,6 +16,7 @@ from torch.nn import Module, Parameter
 import cann_sim
 import fx_passes
 from fx_passes.generic_passes import FoldConstantsPass, PreparedValues, prepared_values_of
+from fx_passes.inductor import PostGradPasses
 from fx_passes.testing import assert_same_values, random_tensors
 
 if TYPE_CHECKING:
@@ -241,6 +242,55 @@ def test_module_with_prepared_values_is_not_pickled() -> None:
         pickle.dumps(run)
 
 
+class QuantizedProduct(Module):
+    """SwiGLU and a static quantisation by a reciprocal; the fused kernel divides by float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        (scale,) = random_tensors((64,), dtype=torch.bfloat16, device="npu")
+        self.reciprocal = Parameter(scale.abs() + 10, requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        product = npu.npu_swiglu(x)
+        out: Tensor = npu.npu_quantize(product, self.reciprocal, None, torch.qint8, -1, False)
+        return out
+
+
+@pytest.mark.parametrize("prepares", ["pipeline", "without_the_pass", "another_compiler"])
+def test_reciprocal_counts_as_a_launch_where_nothing_prepares_weights(prepares: str) -> None:
+    pipeline = fx_passes.default_npu_pipeline()
+    reports: list[fx_passes.Report] = []
+
+    def fuse(module: GraphModule, _: object) -> Callable[..., Tensor]:
+        if prepares == "another_compiler":
+            passes = PostGradPasses(pipeline)
+            passes(module)
+            reports.append(passes.report)
+        elif prepares == "without_the_pass":
+            reports.append(pipeline.without("fold_constants").run(module).report)
+        else:
+            reports.append(pipeline.run(module).report)
+        return module.forward
+
+    model, (x,) = QuantizedProduct(), random_tensors((6, 128), dtype=torch.bfloat16, device="npu")
+    before = launches_of(model, x)
+    with torch.no_grad():
+        expected = model(x)
+        torch.compiler.reset()
+        run = torch.compile(model, backend=fuse, fullgraph=True)
+        assert_close(run(x), expected)
+
+    after = launches_of(run, x)
+
+    assert sum(before.values()) == 2
+    if prepares == "pipeline":
+        assert sum(after.values()) == 1
+        return
+    assert after == before
+    (miss,) = reports[0].near_misses("fuse_swiglu_quant")
+    assert "would cost more than it saves" in miss.reason
+
+
 def test_graphs_of_another_compiler_get_buffers() -> None:
     inputs = random_tensors(*INPUTS, device="npu")
     model = QuantizedNorm()
@@ -285,6 +335,12 @@ def constant_graph(how: str) -> GraphModule:
         graph.call_function(aten.add_.Scalar, (written, 1))
     used = graph.call_function(aten.reshape.default, (inverse, [4])) if how == "view" else inverse
     product = graph.call_function(aten.mul.Tensor, (x, used))
+    if how == "shared_view":
+        row = graph.call_function(aten.unsqueeze.default, (scale, 0))
+        zeros = graph.call_function(aten.zeros_like.default, (row,))
+        product = graph.call_function(
+            aten.mul.Tensor, (graph.call_function(aten.add.Tensor, (zeros, row)), used)
+        )
     graph.output(inverse if how == "returned" else product)
     for node in graph.nodes:
         node.meta["val"] = torch.empty(4, device="meta")
@@ -299,6 +355,7 @@ def constant_graph(how: str) -> GraphModule:
     [
         ("plain", True),
         ("view", True),
+        ("shared_view", True),
         ("scale_written", False),
         ("inverse_written", False),
         ("returned", False),

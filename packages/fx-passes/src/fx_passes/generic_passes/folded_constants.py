@@ -19,7 +19,7 @@ from fx_passes.rewriting.weights import is_prepared_weight
 from fx_passes.torch_internals import FakeTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 _BUFFER = "_fx_passes_constant_"
@@ -50,12 +50,17 @@ class FoldConstantsPass(GraphPass):
     repeats: bool = True
     watches: bool = True
 
+    @property
+    def prepares_weights(self) -> bool:
+        """Whether inputs that are weights are prepared."""
+        return self.watches
+
     def run(self, graph_module: GraphModule) -> PassReport:
         """Fold the constants."""
         found = _Foldable.of(graph_module, inputs=self.watches)
         if found.held:
             (found.prepare if self.watches else found.hold)(graph_module)
-        detail = f"{len(found.calls)} calls computed when weights change, not at every step"
+        detail = f"{len(found.gone)} calls computed when weights change, not at every step"
         return PassReport(name=self.name, modified=bool(found.held), detail=detail)
 
 
@@ -64,12 +69,14 @@ class _Foldable:
     """The part of a graph that is computed only from weights.
 
     Attributes:
-        calls: The calls that leave the graph, in order.
+        calls: The calls that compute what is held, in order.
         held: Those of them whose results the graph still uses.
+        gone: The calls that leave the graph, in order.
     """
 
-    calls: tuple[Node, ...]
-    held: tuple[Node, ...]
+    calls: tuple[Node, ...] = ()
+    held: tuple[Node, ...] = ()
+    gone: tuple[Node, ...] = ()
 
     @classmethod
     def of(cls, graph_module: GraphModule, *, inputs: bool) -> _Foldable:
@@ -78,7 +85,7 @@ class _Foldable:
         if inputs:
             weights |= set(filter(is_prepared_weight, graph.find_nodes(op="placeholder")))
         if not weights:
-            return cls(calls=(), held=())
+            return cls()
         effects = EffectTable()
         aliases = AliasAnalysis(graph, effects)
         constant = {node for node in weights if aliases.writer_between(node, None, (node,)) is None}
@@ -99,8 +106,13 @@ class _Foldable:
                 held.append(node)
             else:
                 left.add(node)
-        calls = tuple(node for node in folded if node not in left)
-        return cls(calls=calls if held else (), held=tuple(reversed(held)))
+        if not held:
+            return cls()
+        return cls(
+            calls=_computing(held, folded),
+            held=tuple(reversed(held)),
+            gone=tuple(node for node in folded if node not in left),
+        )
 
     def prepare(self, graph_module: GraphModule) -> None:
         """Let the graph call a `PreparedValues` in the place of the calls."""
@@ -137,7 +149,7 @@ class _Foldable:
         self._erase()
 
     def _erase(self) -> None:
-        for node in reversed(self.calls):
+        for node in reversed(self.gone):
             node.graph.erase_node(node)
 
 
@@ -158,6 +170,15 @@ def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
     if node.target not in PREPARING_OPERATORS or escapes(node, effects):
         return False
     return aliases.writer_between(node, None, (node,)) is None
+
+
+def _computing(held: Iterable[Node], folded: Sequence[Node]) -> tuple[Node, ...]:
+    """Return those of some calls that the held results are computed by, in order."""
+    needed, inside = set(held), set(folded)
+    for node in reversed(folded):
+        if node in needed:
+            needed |= inside.intersection(node.all_input_nodes)
+    return tuple(node for node in folded if node in needed)
 
 
 def _sources(calls: Iterable[Node]) -> list[Node]:

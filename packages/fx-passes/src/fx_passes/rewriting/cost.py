@@ -47,19 +47,29 @@ class Cost:
     bytes: Any
 
 
-def cost_of(nodes: Iterable[Node], effects: EffectTable) -> Cost:
+def cost_of(
+    nodes: Iterable[Node], effects: EffectTable, *, weights_are_prepared: bool = False
+) -> Cost:
     """Return what some nodes cost, judged by their operators and fake values.
 
-    Nodes that are computed from weights alone cost nothing: `FoldConstantsPass` computes them once.
-    The nodes come in an order in which they can run.
+    Args:
+        nodes: The nodes, in an order in which they can run.
+        effects: What operators read and write.
+        weights_are_prepared: Whether a pass such as `FoldConstantsPass` computes once what depends
+            only on inputs that are weights, so that it costs nothing. What depends only on tensors
+            of the graph's module never does.
     """
-    launching = list(_launching(nodes, effects))
+    launching = list(_launching(nodes, effects, weights_are_prepared))
     moved = sum(_bytes(used) for node in launching for used in (node, *node.all_input_nodes))
     return Cost(launches=len(launching), bytes=moved)
 
 
 def cost_problem(
-    removed: Sequence[Node], created: Sequence[Node], effects: EffectTable
+    removed: Sequence[Node],
+    created: Sequence[Node],
+    effects: EffectTable,
+    *,
+    weights_are_prepared: bool = False,
 ) -> NoMatch | None:
     """Return why new nodes are worse than those they replace, with the figures, or None.
 
@@ -67,9 +77,11 @@ def cost_problem(
     """
     # Usually the first nodes of a match show that it launches more than the new nodes ever could.
     most = sum(node.target is not operator.getitem for node in created)
-    if next(islice(_launching(removed, effects), most, None), None) is not None:
+    launching = _launching(removed, effects, weights_are_prepared)
+    if next(islice(launching, most, None), None) is not None:
         return None
-    before, after = cost_of(removed, effects), cost_of(created, effects)
+    before = cost_of(removed, effects, weights_are_prepared=weights_are_prepared)
+    after = cost_of(created, effects, weights_are_prepared=weights_are_prepared)
     if after.launches < before.launches:
         return None
     if after.launches == before.launches and not _surely_positive(after.bytes - before.bytes):
@@ -80,12 +92,15 @@ def cost_problem(
     )
 
 
-def _launching(nodes: Iterable[Node], effects: EffectTable) -> Iterator[Node]:
+def _launching(
+    nodes: Iterable[Node], effects: EffectTable, weights_are_prepared: bool
+) -> Iterator[Node]:
     constants: set[Node] = set()
     for node in nodes:
         used = node.all_input_nodes
         for each in used:
-            if each not in constants and each.op != "get_attr" and not is_prepared_weight(each):
+            is_weight = each.op == "get_attr" or (weights_are_prepared and is_prepared_weight(each))
+            if each not in constants and not is_weight:
                 break
         else:
             if used:

@@ -36,12 +36,20 @@ _WHOLE = 1_000_000
 _NUMBERS = frozenset({float, int, bool})
 
 
-def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
+def apply_rules(
+    graph: Graph, rules: Sequence[Rule], *, weights_are_prepared: bool = False
+) -> tuple[RuleReport, ...]:
     """Apply rules to a graph in normal form, in place; earlier rules take precedence.
 
     Each rule is anchored at the operator of its pattern that is rarest in the graph, so the cost is
     linear in the graph, and next to nothing for a rule whose operators do not occur. The owning
     module is not recompiled.
+
+    Args:
+        graph: The graph.
+        rules: The rules.
+        weights_are_prepared: Whether a later `FoldConstantsPass` moves what depends only on weights
+            out of the step. If not, a rewrite that inverts or casts a weight pays for a launch.
 
     Returns:
         One report for each rule.
@@ -51,13 +59,14 @@ def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
         RuleError: A check or a rewrite failed or broke its contract. The graph may then hold a part
             of the rewrites; a pipeline puts it back.
     """
-    rewriter = _Rewriter(graph)
+    rewriter = _Rewriter(graph, weights_are_prepared)
     return tuple(rewriter.apply(rule) for rule in rules)
 
 
 class _Rewriter:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, weights_are_prepared: bool) -> None:
         self._graph = graph
+        self._weights_are_prepared = weights_are_prepared
         self._signatures = SignatureTable()
         self._effects = EffectTable()
         self._aliases: AliasAnalysis | None = None
@@ -181,7 +190,12 @@ class _Rewriter:
         problem = rewrite_problem(rule, match, replacements, builder, gone, before, aliases)
         problem = problem or replaced_value_problem(match, replacements, builder)
         if problem is None and not rule.accepts_cost:
-            problem = cost_problem(gone, builder.created, self._effects)
+            problem = cost_problem(
+                gone,
+                builder.created,
+                self._effects,
+                weights_are_prepared=self._weights_are_prepared,
+            )
         if problem is not None:
             builder.discard()
             return problem
