@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, symbolic_trace
+from torch.fx import GraphModule, Node, symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import Module, Parameter
 
@@ -21,6 +22,9 @@ from fx_passes.testing import assert_same_values, random_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch._ops import OpOverload
+    from torch.fx.node import Argument
 
 npu = torch.ops.npu
 aten = torch.ops.aten
@@ -372,6 +376,65 @@ def test_constant_is_folded_only_where_it_stays_one(how: str, folded: bool, watc
     assert (aten.reciprocal.default not in targets) == folded
     assert_same_values(module(x), constant_graph(how)(x))
     assert not pipeline.run(module).modified
+
+
+def random_constants(seed: int) -> GraphModule:
+    """Return a graph of calls on a weight of the module and one that is an input, some written."""
+    rng = random.Random(seed)
+    graph = torch.fx.Graph()
+    x, given = graph.placeholder("x"), graph.placeholder("given")
+    given.meta["tensor_dict"] = {"_dynamo_static_input_type": "guarded"}
+    held = graph.get_attr("scale")
+    root = Module()
+    root.register_buffer("scale", torch.full((4,), 2.0))
+    for node in (x, given, held):
+        node.meta["val"] = torch.empty(4, device="meta")
+    found = [given, held]
+    calls: list[tuple[OpOverload, tuple[Argument, ...]]] = [
+        (aten.reciprocal.default, ()),
+        (aten.to.dtype, (torch.float16,)),
+        (aten.reshape.default, ([-1],)),
+        (aten.unsqueeze.default, (0,)),
+        (aten.slice.Tensor, (0, 0, 1)),
+        (aten.select.int, (0, 0)),
+        (aten.zeros_like.default, ()),
+        (aten.add_.Scalar, (1,)),
+    ]
+    outputs: list[Node] = []
+    for _ in range(rng.randint(2, 9)):
+        used = rng.choice(found)
+        (target, others), *_ = rng.choices(calls, weights=[3, 2, 3, 3, 2, 2, 3, 1])
+        if target in {aten.select.int, aten.slice.Tensor} and not used.meta["val"].dim():
+            continue
+        node = graph.call_function(target, (used, *others))
+        node.meta["val"] = target(used.meta["val"], *others)
+        if target is not aten.add_.Scalar:
+            found.append(node)
+        if rng.random() < 0.5:
+            outputs.append(graph.call_function(aten.mul.Tensor, (rng.choice(found), x)))
+            outputs[-1].meta["val"] = torch.empty(4, device="meta")
+    if rng.random() < 0.2:
+        outputs.append(found[-1])
+    graph.output(tuple(outputs))
+    return GraphModule(root, graph)
+
+
+@pytest.mark.parametrize("watches", [True, False])
+def test_random_constants_keep_their_values(watches: bool) -> None:
+    pipeline = fx_passes.Pipeline(passes=(FoldConstantsPass(watches=watches),))
+    folded = 0
+    for seed in range(300):
+        module, expected = random_constants(seed), random_constants(seed)
+        folded += pipeline.run(module).modified
+        weights = torch.ones(4), torch.ones(4)
+        for step in range(3):
+            x = torch.arange(1.0, 5.0) + step  # no zero, as infinities come of reciprocals
+            assert_same_values(module(x, weights[0]), expected(x, weights[1]))
+            if watches:
+                for each in weights:
+                    each.add_(1)
+
+    assert folded > 50
 
 
 def test_larger_weights_stay_in_the_step() -> None:
