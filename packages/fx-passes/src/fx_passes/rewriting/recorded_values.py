@@ -99,6 +99,8 @@ def _same_sizes(left: object, right: object) -> bool:
 
 def _alike(left: object, right: object) -> bool:
     """Return whether fake values are laid out alike; where one is not known, nothing follows."""
+    if left is right:
+        return True
     mine, theirs = _tensors(left), _tensors(right)
     if len(mine) != len(theirs) or not mine or not _same_sizes(left, right):
         return True
