@@ -198,8 +198,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
         expected["waits_in_full_steps"] = 0
         wrong += find_unexpected(row, what, expected)
         # On one machine stock's own FULL steps rounded two tokens of DeepSeek differently.
-        is_judge = theirs.get("equal_tokens") == theirs.get("num_tokens")
-        judge = theirs if is_judge else stock
+        judge = theirs if theirs.get("equal_tokens") == theirs.get("num_tokens") else stock
         if row.get("logprobs") != judge.get("logprobs"):
             wrong.append(f"{what}: its log-probabilities are not those of `{judge['name']}`")
     return wrong

@@ -117,7 +117,7 @@ class _Foldable:
     def prepare(self, graph_module: GraphModule) -> None:
         """Let the graph call a `PreparedValues` in the place of the calls."""
         graph = graph_module.graph
-        weights = [each for each in _sources(self.calls) if each not in self.calls]
+        weights = _sources(self.calls)
         module = PreparedValues(_graph_of(weights, self.calls, self.held))
         name = _free_name(graph_module, PREPARED_VALUES)
         graph_module.add_submodule(name, module)
@@ -134,7 +134,7 @@ class _Foldable:
 
     def hold(self, graph_module: GraphModule) -> None:
         """Turn the used results into buffers of the module, which needs no call."""
-        weights = [each for each in _sources(self.calls) if each not in self.calls]
+        weights = _sources(self.calls)
         tensors = _tensors_of(graph_module)
         compute = _graph_of(weights, self.calls, self.held)
         with torch.no_grad():
@@ -181,9 +181,11 @@ def _computing(held: Iterable[Node], folded: Sequence[Node]) -> tuple[Node, ...]
     return tuple(node for node in folded if node in needed)
 
 
-def _sources(calls: Iterable[Node]) -> list[Node]:
-    """Return the inputs of some calls, each once, in order."""
-    return list(dict.fromkeys(each for node in calls for each in node.all_input_nodes))
+def _sources(calls: Sequence[Node]) -> list[Node]:
+    """Return what some calls read that none of them makes, each once, in order."""
+    made = set(calls)
+    read = dict.fromkeys(each for node in calls for each in node.all_input_nodes)
+    return [each for each in read if each not in made]
 
 
 def _graph_of(weights: Iterable[Node], calls: Iterable[Node], held: Iterable[Node]) -> GraphModule:
