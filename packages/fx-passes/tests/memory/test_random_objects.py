@@ -413,6 +413,39 @@ def _difference(found: Outcome, expected: Outcome, *, exact: bool) -> str | None
     return None
 
 
+# `b` begins at an odd address, and a copy of it does not.
+@pytest.mark.parametrize("read", ["b.clone()", "b.view(16).view(4, 4).clone()", "(b[1:] * 1)"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        "b.copy_(b.t().clone())",
+        "b.mul_(2)",
+        "b.mul_(2).add_(c)",
+        "b.fill_(3)",
+        "b.view(4, 4).neg_()",
+        "b[1].zero_()",
+        "b[1:3].add_(1)",
+        "b.index_put_((torch.tensor([1]),), a[0])",
+        "b.index_add_(0, torch.tensor([1]), a[:1])",
+        "b.index_copy_(0, torch.tensor([1]), a[:1])",
+        "b.scatter_(0, torch.tensor([[0]]), 1.0)",
+        "b.masked_fill_(b > 0, 1.0)",
+        "b = torch.zeros(17)[1:].view(4, 4); b[1] = a[1]",
+    ],
+)
+@pytest.mark.usefixtures("operators", "engine_operators", "rotary_embedding")
+def test_copies_of_written_values_begin_where_copies_do(write: str, read: str) -> None:
+    names: dict[str, object] = {"torch": torch}
+    show = f"torch.ops.fx_seen.place({read})"
+    exec(f"def program(a, b, c, i, h, q, k):\n {write}\n return ({show},)\n", names)
+    program: Any = names["program"]
+    with torch.no_grad():
+        expected = _outcome(program, 1)
+        kind = "functional"
+        found, _ = _rewritten(kind, program, 1, _pipeline(kind), level="aten")
+    assert _difference(found, expected, exact=False) is None
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("operators", "engine_operators", "rotary_embedding")
 def test_random_programs_keep_all_that_can_be_seen(

@@ -23,6 +23,7 @@ from fx_passes.graph_pass import GraphPass
 from fx_passes.memory.effect import EffectTable
 from fx_passes.normal_form.operator_signature import overload_names
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
+from fx_passes.rewriting.checks.overwritten_values import operator_name, writes_a_part
 from fx_passes.torch_internals import OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
@@ -42,23 +43,6 @@ _VIEWS_OF_SCATTERS = MappingProxyType(
 )
 _DEPENDS_ON_STRIDES = frozenset(
     {aten.as_strided.default, aten.as_strided_scatter.default, auto_functionalized_v2}
-)
-# Operators that an in-place spelling was probably behind: the result is the first argument but for
-# some elements. Others are written in place only where the graph copies the result into an input.
-_WRITES_A_PART = frozenset(
-    {
-        "copy",
-        "index_put",
-        "index_copy",
-        "index_add",
-        "index_fill",
-        "scatter",
-        "scatter_add",
-        "scatter_reduce",
-        "masked_scatter",
-        "npu_scatter_nd_update",
-        "scatter_update",
-    }
 )
 
 
@@ -146,7 +130,7 @@ class _Reinplacer:
         if not isinstance(base, Node):
             return
         root = self._map.root(base)
-        if root not in self._epilogue and _packet_name(twin) not in _WRITES_A_PART:
+        if root not in self._epilogue and not writes_a_part(node.target):
             return
         value, region = node.meta.get("val"), self._map.region(base)
         if not isinstance(value, torch.Tensor) or region is None:
@@ -367,7 +351,7 @@ def _in_place_twin(target: object) -> OpOverload | None:
     # The twin of a view, such as `t_`, writes no values; it turns the tensor itself.
     if not isinstance(target, OpOverload) or target.is_view:
         return None
-    packet = getattr(getattr(torch.ops, target.namespace), f"{_packet_name(target)}_", None)
+    packet = getattr(getattr(torch.ops, target.namespace), f"{operator_name(target)}_", None)
     overload = schema_of(target).overload_name or "default"
     if not isinstance(packet, OpOverloadPacket) or overload not in overload_names(packet):
         return None
@@ -379,10 +363,6 @@ def _in_place_twin(target: object) -> OpOverload | None:
     if written != [arguments[0].name] or same != [(each.name, str(each.type)) for each in others]:
         return None
     return twin
-
-
-def _packet_name(target: OpOverload) -> str:
-    return str(schema_of(target).name).partition("::")[2]
 
 
 def _carried(node: Node) -> dict[str, object]:

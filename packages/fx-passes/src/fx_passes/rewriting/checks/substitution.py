@@ -18,6 +18,7 @@ from fx_passes.graph_argument import literals_equal, value_of
 from fx_passes.matching.match import NoMatch
 from fx_passes.matching.requirements import is_dense, shapes_equal
 from fx_passes.memory import escapes, meets_its_source, views_of
+from fx_passes.rewriting.checks.overwritten_values import overwritten_values
 from fx_passes.torch_internals import OpOverload, storage_key
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def placement_problem(
         seen = _sees(user)
         if seen == "nothing":
             continue
-        if seen == "alignment" and _is_aligned(new):
+        if seen == "alignment" and all(map(_is_aligned, (new, *_overwritten(new, effects)))):
             continue
         if (
             _is_allocated_inside(new, effects)
@@ -350,13 +351,24 @@ def _is_aligned(node: Node) -> bool:
 
 
 def _is_allocated_inside(node: Node, effects: EffectTable) -> bool:
-    """Return whether an operator of torch or torch_npu in the graph allocated a value's memory."""
+    """Return whether an operator of torch or torch_npu in the graph allocated a value's memory.
+
+    And `reinplace` will not write the value into other memory where it begins elsewhere.
+    """
     owner = _owner(node, effects)
     return (
         isinstance(owner.target, OpOverload)
         and owner.target.namespace in _OF_TORCH | _OF_TORCH_NPU
         and effects.fresh(owner)
+        and all(
+            _owner(value, effects).op not in _GIVEN and literals_equal(_offset(value), 0)
+            for value in _overwritten(node, effects)
+        )
     )
+
+
+def _overwritten(node: Node, effects: EffectTable) -> list[Node]:
+    return overwritten_values(_owner(node, effects), lambda value: _owner(value, effects))
 
 
 def _offset(node: Node) -> int | None:
