@@ -45,6 +45,7 @@ class Match:
     labels: Mapping[str, Node]
     nodes: tuple[Node, ...]
     effects: EffectTable = field(default_factory=EffectTable)
+    _tensors: dict[str, torch.Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def inputs(self) -> frozenset[Node]:
@@ -68,10 +69,10 @@ class Match:
             but no memory, a symbolic number, or a list of these. None if the node has no fake
             value or the graph does not compute it.
         """
-        if name in self.bound:
-            return value_of(self.bound[name])
-        node = self.outputs.get(name, self.labels.get(name))
-        return None if node is None else value_of(node)
+        bound = self.bound
+        if name in bound:
+            return value_of(bound[name])
+        return value_of(self.outputs.get(name, self.labels.get(name)))
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return the fake tensor of a parameter, output or label.
@@ -80,10 +81,13 @@ class Match:
             NoMatchError: There is none. A check need not catch it: the rule then does not
                 apply.
         """
-        value = self.value(name)
-        if isinstance(value, torch.Tensor):
-            return value
-        raise NoMatchError(f"no tensor metadata for `{name}`")
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            value = self.value(name)
+            if not isinstance(value, torch.Tensor):
+                raise NoMatchError(f"no tensor metadata for `{name}`")
+            tensor = self._tensors[name] = value
+        return tensor
 
     def results(self, name: str) -> tuple[torch.Tensor, ...]:
         """Return the fake tensors of an output or label that has several.

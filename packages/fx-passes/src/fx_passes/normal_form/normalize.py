@@ -83,7 +83,7 @@ class _Normalizer:
         if node.op == "call_function":
             target = node.target
             if isinstance(target, OpOverload):
-                if node.kwargs or any(type(each) is torch.dtype for each in node.args):
+                if node.kwargs or torch.dtype in map(type, node.args):
                     self._rewrite(node, target, node.args, node.kwargs)
                 return
             if target is operator.getitem:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _SYMBOLIC_LIST = re.compile(r"SymInt\[(\d+)\]\??\s+(\w+)")
+_INTEGERS = frozenset({"int", "Optional[int]"})
 
 
 class Missing:
@@ -43,9 +44,9 @@ class OperatorSignature:
         positional: Number of arguments that may be positional (the first ones).
         broadcast: Whether a single number is accepted for a list (`int[1] dim`).
         required: Number of required arguments (the first ones).
-        repeated: For each argument the length of a list of symbolic numbers for which Python
-            accepts a single number (`SymInt[2] padding`), else 0. Calls of operators only accept
-            the list.
+        repeated: By the position of an argument, the length of a list of symbolic numbers for
+            which Python accepts a single number (`SymInt[2] padding`). Calls of operators only
+            accept the list.
     """
 
     names: tuple[str, ...]
@@ -54,7 +55,7 @@ class OperatorSignature:
     positional: int
     broadcast: tuple[bool, ...]
     required: int
-    repeated: tuple[int, ...] = ()
+    repeated: Mapping[int, int]
 
     @classmethod
     def of(cls, operator: OpOverload) -> OperatorSignature:
@@ -76,9 +77,11 @@ class OperatorSignature:
             positional=sum(not argument.kwarg_only for argument in arguments),
             broadcast=tuple(getattr(argument, "N", None) is not None for argument in arguments),
             required=required[-1] + 1 if required else 0,
-            repeated=tuple(lengths.get(argument.name, 0) for argument in arguments)
-            if lengths
-            else (),
+            repeated={
+                position: lengths[argument.name]
+                for position, argument in enumerate(arguments)
+                if argument.name in lengths
+            },
         )
 
     def bind(
@@ -111,14 +114,14 @@ class OperatorSignature:
         A list stands where a single number stood for one, and a number in place of a dtype if the
         schema expects a number.
         """
-        if not self.repeated and not any(type(value) is torch.dtype for value in bound):
-            return bound
         normal = list(bound)
-        for position, value in enumerate(bound):
-            if isinstance(value, torch.dtype) and self.types[position] in {"int", "Optional[int]"}:
-                normal[position] = number_of_dtype(value)
-            length = self.repeated[position] if self.repeated else 0
-            if length and not isinstance(value, (list, tuple, NoneType)):
+        if torch.dtype in map(type, bound):
+            for position, value in enumerate(bound):
+                if type(value) is torch.dtype and self.types[position] in _INTEGERS:
+                    normal[position] = number_of_dtype(value)
+        for position, length in self.repeated.items():
+            value = bound[position]
+            if not isinstance(value, (list, tuple, NoneType)):
                 normal[position] = [value] * length
         return tuple(normal)
 

@@ -99,8 +99,9 @@ def _launching(
     for node in nodes:
         used = node.all_input_nodes
         for each in used:
-            is_weight = each.op == "get_attr" or (weights_are_prepared and is_prepared_weight(each))
-            if each not in constants and not is_weight:
+            if each in constants or each.op == "get_attr":
+                continue
+            if not (weights_are_prepared and is_prepared_weight(each)):
                 break
         else:
             if used:

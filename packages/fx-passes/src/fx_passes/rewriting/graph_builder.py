@@ -13,7 +13,7 @@ from fx_passes.rewriting.recorded_values import fake_result
 from fx_passes.torch_internals import schema_of, tree_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, KeysView, Mapping
 
     from torch.fx import Graph, Node
 
@@ -46,7 +46,7 @@ class GraphBuilder:
     ) -> None:
         self.created: list[Node] = []
         self.checked: set[Node] = set()
-        self._taken: list[tuple[Node, Node, int]] = []
+        self._taken: dict[Node, tuple[Node, int]] = {}
         self._aliases = aliases
         self._graph = graph
         self._before = before
@@ -126,7 +126,7 @@ class GraphBuilder:
         for name, position in positions.items():
             if name in self._needed:
                 node = taken[name] = self._outputs[name]
-                self._taken.append((node, source, position))
+                self._taken[node] = source, position
         return taken
 
     def unchanged(self, node: Node, since: Node) -> bool:
@@ -150,20 +150,21 @@ class GraphBuilder:
         return True
 
     @property
-    def taken(self) -> set[Node]:
+    def taken(self) -> KeysView[Node]:
         """Nodes of outputs that become elements of new calls."""
-        return {each[0] for each in self._taken}
+        return self._taken.keys()
 
     def value_when_taken(self, node: Node) -> object:
-        """Return the fake value that a node has after `commit`."""
-        for taken, source, position in self._taken:
-            if taken is node:
-                return _value_of_element(source, position)
-        return value_of(node)
+        """Return the fake value of a node as a rewrite leaves it, or None where it is not known."""
+        taken = self._taken.get(node)
+        return value_of(node) if taken is None else _value_of_element(*taken)
 
     def commit(self) -> None:
-        """Let the outputs that `elements` took become elements of the new calls."""
-        for node, source, position in self._taken:
+        """Let the outputs that `elements` took become elements of the new calls.
+
+        Their fake values remain to be recorded.
+        """
+        for node, (source, position) in self._taken.items():
             if node.target is operator.getitem and node.args[1] == position:
                 node.replace_input_with(node.args[0], source)  # type: ignore[arg-type]
             else:
@@ -171,9 +172,6 @@ class GraphBuilder:
                 node.args = (source, position)
                 if node.kwargs:
                     node.kwargs = {}
-            value = _value_of_element(source, position)
-            if value is not None:
-                node.meta["val"] = value
             if node is not self._before:
                 source.append(node)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
+    from fx_passes.rewriting.replaced_value import ReplacedValue
+
 
 _UNKNOWN = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 
@@ -36,14 +38,16 @@ def fake_result(target: OpOverload, args: Sequence[object], kwargs: Mapping[str,
         return target(*args, **kwargs)
 
 
-def record_behind(replaced: Mapping[Node, object]) -> None:
-    """Record the fake values of what uses new values that are laid out otherwise than before.
-
-    Args:
-        replaced: The new values, each with the fake value of what it replaced.
-    """
-    changed = [node for node, old in replaced.items() if not _alike(old, value_of(node))]
-    record_again({user for node in changed for user in node.users})
+def record_behind(replaced: Iterable[ReplacedValue]) -> None:
+    """Record new fake values, and those of what uses one that is laid out otherwise than before."""
+    users: set[Node] = set()
+    for _, old, node, new in replaced:
+        if new is not None:
+            node.meta["val"] = new
+        if not _alike(old, new):
+            users.update(node.users)
+    if users:
+        record_again(users)
 
 
 def record_again(nodes: Iterable[Node]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -13,16 +13,49 @@ from fx_passes.matching.requirements import is_dense, sizes_equal
 from fx_passes.memory import needs_contiguous, shows_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-def replaced_value_problem(
+class ReplacedValue(NamedTuple):
+    """A fake value that a rewrite replaces by another.
+
+    Attributes:
+        output: The node of the output.
+        old: Its fake value; None if it has none.
+        node: The node that replaces it.
+        new: The fake value that this will have; None if it has none.
+    """
+
+    output: Node
+    old: object
+    node: Node
+    new: object
+
+
+def replaced_values(
     match: Match, replacements: Mapping[str, Node], build: GraphBuilder
-) -> NoMatch | None:
+) -> list[ReplacedValue]:
+    """Return the values that a rewrite replaces, without those that it hands on as they are.
+
+    Args:
+        match: The match.
+        replacements: What the rewrite returned, by output of the pattern.
+        build: What the nodes were built with.
+    """
+    found = []
+    for name, node in replacements.items():
+        output = match.outputs[name]
+        old, new = value_of(output), build.value_when_taken(node)
+        if new is not old:
+            found.append(ReplacedValue(output, old, node, new))
+    return found
+
+
+def replaced_value_problem(replaced: Collection[ReplacedValue], match: Match) -> NoMatch | None:
     """Return which replacement has another fake value than what it replaces, or None.
 
     Values must be of one kind (a tensor, a number, as many results), and tensors of one dtype,
@@ -32,18 +65,13 @@ def replaced_value_problem(
     does not record are not compared.
 
     Args:
+        replaced: What the rewrite replaces.
         match: The match.
-        replacements: What the rewrite returned, by output of the pattern.
-        build: What the nodes were built with.
     """
-    for name, new in replacements.items():
-        old = match.outputs[name]
-        value = build.value_when_taken(new)
-        if value is value_of(old):
-            continue
-        problem = _problem(old, value_of(old), value, match)
+    for output, old, _, new in replaced:
+        problem = _problem(output, old, new, match)
         if problem is not None:
-            return NoMatch(f"the replacement of `{old.name}` has {problem}", (old,))
+            return NoMatch(f"the replacement of `{output.name}` has {problem}", (output,))
     return None
 
 

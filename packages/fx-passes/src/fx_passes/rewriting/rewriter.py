@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
-from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.graph_argument import nodes_in
 from fx_passes.matching.match import Match, NoMatch, NoMatchError
 from fx_passes.matching.matcher import Matcher, Miss
 from fx_passes.memory import AliasAnalysis, EffectTable
@@ -19,7 +19,7 @@ from fx_passes.rewriting.cost import cost_problem
 from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.placement import place
 from fx_passes.rewriting.recorded_values import record_behind
-from fx_passes.rewriting.replaced_value import replaced_value_problem
+from fx_passes.rewriting.replaced_value import replaced_value_problem, replaced_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -185,10 +185,13 @@ class _Rewriter:
         removed = [node for node in match.nodes if node not in kept]
         taken = builder.taken
         # What becomes an element of a new call stays as a node, and is gone as what it was.
-        gone = [node for node in match.nodes if node in taken or node not in kept]
+        gone = removed
+        if taken:
+            gone = [node for node in match.nodes if node in taken or node not in kept]
         before = placement.before
         problem = rewrite_problem(rule, match, replacements, builder, gone, before, aliases)
-        problem = problem or replaced_value_problem(match, replacements, builder)
+        replaced = replaced_values(match, replacements, builder)
+        problem = problem or replaced_value_problem(replaced, match)
         if problem is None and not rule.accepts_cost:
             problem = cost_problem(
                 gone,
@@ -199,12 +202,11 @@ class _Rewriter:
         if problem is not None:
             builder.discard()
             return problem
-        recorded = {node: value_of(match.outputs[name]) for name, node in replacements.items()}
         builder.commit()
         for node in placement.moved:
             before.prepend(node)
         self._replace(match, replacements, builder.created, removed)
-        record_behind(recorded)
+        record_behind(replaced)
         aliases.forget_writes(gone)
         for name, node in replacements.items():
             if node is match.outputs[name]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Check
 
 
 # What `npu_geglu` calls the error function and the hyperbolic tangent.
@@ -80,7 +81,7 @@ def _cut_problem(match: Match) -> NoMatch | None:
     return slices_problem(bound, size)
 
 
-def _check(match: Match) -> NoMatch | None:
+def _gelu_problem(match: Match) -> NoMatch | None:
     return form_problem(match) or halves_problem(match)
 
 
@@ -97,7 +98,7 @@ def fuse_swiglu() -> Rule:
     with a relative difference of at most one unit in the last place of the dtype or so.
     Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
-    return _rule("swiglu", silu_gated)
+    return _rule("swiglu", silu_gated, halves_problem)
 
 
 def fuse_geglu() -> Rule:
@@ -111,14 +112,14 @@ def fuse_geglu() -> Rule:
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32 on A2, A3 and 950. It
     rounds once where the two operators round twice: the numerics are `rounding`.
     """
-    return _rule("geglu", gelu_gated)
+    return _rule("geglu", gelu_gated, _gelu_problem)
 
 
-def _rule(name: str, gated: Link) -> Rule:
+def _rule(name: str, gated: Link, check: Check) -> Rule:
     return Rule(
         name=f"fuse_{name}",
         patterns=tuple(combine(halves, gated) for halves in HALVES),
-        check=_check,
+        check=check,
         rewrite=_rewrite,
         operators=(f"npu::npu_{name}",),
         numerics="rounding",

@@ -91,7 +91,9 @@ def _handed_on_problem(
         old = match.outputs[name]
         if node is old:
             continue
-        problem = substitution_problem(old, node, match.effects, created=created)
+        problem = None
+        if node not in created or not match.effects.fresh(node):
+            problem = substitution_problem(old, node, match.effects, created=created)
         first = outputs.setdefault(node, old)
         if problem is None and first is not old:
             problem = substitution_problem(old, first, match.effects)
