@@ -29,18 +29,20 @@ class RecordingError(AttnUpdateError, RuntimeError):
     """Attention was captured where it cannot be recorded, or recorded twice."""
 
 
-class CaptureError(AttnUpdateError, RuntimeError):
+class _LaunchError(AttnUpdateError, RuntimeError):
+    def __init__(self, message: str, *, layer_name: str, operator: str) -> None:
+        super().__init__(message)
+        self.layer_name = layer_name
+        self.operator = operator
+
+
+class CaptureError(_LaunchError):
     """The operator failed while its task group was captured; the capture must be abandoned.
 
     Attributes:
         layer_name: The layer whose launch failed.
         operator: The operator that was launched.
     """
-
-    def __init__(self, message: str, *, layer_name: str, operator: str) -> None:
-        super().__init__(message)
-        self.layer_name = layer_name
-        self.operator = operator
 
 
 class PlanError(AttnUpdateError, ValueError):
@@ -59,7 +61,7 @@ class LaneError(AttnUpdateError, RuntimeError):
     """An update lane was used incorrectly: closed, nested, or on its own stream."""
 
 
-class UpdateError(AttnUpdateError, RuntimeError):
+class UpdateError(_LaunchError):
     """An update failed half-way. The captured graph was released; later steps work.
 
     The replay of this step ran with the arguments of an earlier step for the failed layer and those
@@ -69,11 +71,6 @@ class UpdateError(AttnUpdateError, RuntimeError):
         layer_name: The layer whose update failed.
         operator: The operator that was launched.
     """
-
-    def __init__(self, message: str, *, layer_name: str, operator: str) -> None:
-        super().__init__(message)
-        self.layer_name = layer_name
-        self.operator = operator
 
 
 class ProducerError(AttnUpdateError, RuntimeError):

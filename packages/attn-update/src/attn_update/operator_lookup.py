@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,7 +13,7 @@ from attn_update.errors import ArgumentError, UnknownNameError, nearest
 from attn_update.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def find_operator(name: str) -> OpOverload:
@@ -40,6 +40,18 @@ def find_operator(name: str) -> OpOverload:
     return found
 
 
+def argument_names(operator: OpOverload) -> list[str]:
+    """Return the names of the arguments of an operator, in order."""
+    return [argument.name for argument in schema_of(operator).arguments]
+
+
+def bind_arguments(
+    operator: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a call of an operator by name, without defaults."""
+    return {**dict(zip(argument_names(operator), args, strict=False)), **kwargs}
+
+
 def check_argument_names(
     name: str, arguments: Mapping[str, object], *, managed: frozenset[str] = frozenset()
 ) -> None:
@@ -53,7 +65,7 @@ def check_argument_names(
     Raises:
         ArgumentError: An argument is unknown or managed.
     """
-    known = {argument.name for argument in schema_of(find_operator(name)).arguments}
+    known = set(argument_names(find_operator(name)))
     for argument in sorted(arguments.keys() & managed):
         raise ArgumentError(
             f"checking the arguments of {name}: {argument!r} is allocated by the recorder; leave "

@@ -171,14 +171,6 @@ class AddressedDevice(Protocol):
         """Return the address that sets the external event, valid as long as the event."""
 
 
-def find_native_calls(device: TaskDevice) -> tuple[AddressedDevice, Mapping[str, int]] | None:
-    """Return the device and its calls if it can be driven natively, else None."""
-    if not isinstance(device, AddressedDevice):
-        return None
-    calls = device.native_calls()
-    return (device, calls) if calls else None
-
-
 @runtime_checkable
 class DirectLaunchDevice(Protocol):
     """A device with streams without a launch queue.
@@ -196,11 +188,6 @@ class DirectLaunchDevice(Protocol):
 
     def flush_launches(self) -> None:
         """Wait until everything this thread queued has been passed to the device, not run by it."""
-
-
-def find_direct_launch(device: TaskDevice) -> DirectLaunchDevice | None:
-    """Return the device if it can launch directly, else None."""
-    return device if isinstance(device, DirectLaunchDevice) else None
 
 
 @runtime_checkable
@@ -222,13 +209,6 @@ class FusedUpdateDevice(Protocol):
             updates the task group on the stream, which is also the current one, and then records
             the event on it.
         """
-
-
-def find_fused_update(device: TaskDevice, operator: str) -> Callable[..., object] | None:
-    """Return the device's fused update call for an operator, or None if it has none."""
-    if isinstance(device, FusedUpdateDevice):
-        return device.fused_update(operator)
-    return None
 
 
 class ExpectedStep(Protocol):
@@ -266,16 +246,12 @@ class GuardingDevice(Protocol):
         """
 
 
-def find_guarding(device: TaskDevice) -> GuardingDevice | None:
-    """Return the device if its graphs call back before they are replayed, else None."""
-    return device if isinstance(device, GuardingDevice) else None
+def bind_thread(device: TaskDevice) -> None:
+    """Bind the calling thread to the device before it launches there, if the device needs it.
 
-
-def find_thread_binding(device: TaskDevice) -> Callable[[], None] | None:
-    """Return the function that binds a thread to the device before it launches there, else None.
-
-    It is the method ``bind_thread`` of devices that are current per thread and not per
-    process, such as `npu_graph_runtime.NpuDevice`.
+    Devices that are current per thread and not per process have a method ``bind_thread``, such as
+    `npu_graph_runtime.NpuDevice`.
     """
-    found: Callable[[], None] | None = getattr(device, "bind_thread", None)
-    return found
+    bind: Callable[[], None] | None = getattr(device, "bind_thread", None)
+    if bind is not None:
+        bind()

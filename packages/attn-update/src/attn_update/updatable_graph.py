@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update.errors import ArgumentError, RecordingError, StepParameterError, nearest
 from attn_update.kinds.kind import needs_update
-from attn_update.operator_lookup import find_operator
+from attn_update.operator_lookup import bind_arguments, find_operator
 from attn_update.planning.step_parameters import StepParameters
 from attn_update.planning.update_plan import UpdatePlan
 from attn_update.recording.automatic_recording import DEFAULT_OPERATORS, number_layers
@@ -233,17 +233,13 @@ def _read_dispatched(
     launches = []
     for position, dispatched in enumerate(records):
         operator = dispatched.op_cache_entry
-        names = [argument.name for argument in schema_of(operator).arguments]
         launches.append(
             CapturedLaunch(
                 layer_name=layer_name(operator.name(), position),
                 operator=operator.name(),
                 handle=dispatched.handle,
                 event=dispatched.event,
-                arguments={
-                    **dict(zip(names, dispatched.args, strict=False)),
-                    **dispatched.kwargs,
-                },
+                arguments=bind_arguments(operator, dispatched.args, dispatched.kwargs),
             )
         )
     return launches

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from attn_update.errors import LaneError, nearest
 from attn_update.issuing.addressed_issuer import AddressedIssuer
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
 from attn_update.issuing.native.native_updater import NativeUpdater, find_native_updater
 from attn_update.issuing.operator_issuer import OperatorIssuer
-from attn_update.task_device import find_direct_launch, find_native_calls
+from attn_update.task_device import AddressedDevice, DirectLaunchDevice
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -30,27 +30,13 @@ call of torch after the other, on any device. ``auto``: the first of these that 
 _CHOICES: tuple[UpdaterChoice, ...] = ("auto", "operators", "kernels", "native")
 
 
-class ChosenIssuer(NamedTuple):
-    """An issuer, and the reason for its choice.
-
-    Attributes:
-        issuer: The issuer, on a stream of its own.
-        updater: The updater it uses.
-        reason: Why it uses that updater.
-    """
-
-    issuer: OperatorIssuer
-    updater: UpdaterName | Updater
-    reason: str
-
-
 def choose_issuer(
     device: TaskDevice,
     *,
     updater: UpdaterChoice | Updater,
     native_folder: str | PathLike[str] | None = None,
-) -> ChosenIssuer:
-    """Return an issuer on a new stream of a device.
+) -> tuple[OperatorIssuer, UpdaterName | Updater, str]:
+    """Return an issuer on a new stream of a device, its updater, and why it uses that updater.
 
     Args:
         device: Device of the stream.
@@ -65,12 +51,13 @@ def choose_issuer(
         raise LaneError(
             f"making an update lane: there is no updater {updater!r}; {nearest(updater, _CHOICES)}"
         )
-    direct_device = find_direct_launch(device)
-    found = find_native_calls(device)
+    direct = device if isinstance(device, DirectLaunchDevice) else None
+    addressed = device if isinstance(device, AddressedDevice) else None
+    calls = {} if addressed is None else addressed.native_calls()
     missing = None
-    if direct_device is None:
+    if direct is None:
         missing = "the lane's stream does not launch directly"
-    elif found is None:
+    elif not calls:
         missing = "the device does not tell the addresses of its calls"
     if updater not in ("auto", "operators") and missing is not None:
         raise LaneError(
@@ -79,24 +66,14 @@ def choose_issuer(
         )
     folder = None if native_folder is None else Path(native_folder)
     made, name, reason = _make_updater(updater, missing, folder)
-    if direct_device is None:
+    if direct is None:
         # A graph that waits for its first update idles the device, so the lane goes first.
-        stream = device.create_stream(priority=-1)
-    else:
-        stream = direct_device.create_direct_stream()
-    if made is None or found is None or direct_device is None:
-        operators = OperatorIssuer(device, stream, direct_device)
-        return ChosenIssuer(operators, "operators", reason)
-    addressed, calls = found
-    issuer = AddressedIssuer(
-        device,
-        stream,
-        direct_device,
-        addressed=addressed,
-        calls=calls,
-        updater=made,
-    )
-    return ChosenIssuer(issuer, name, reason)
+        return OperatorIssuer(device, device.create_stream(priority=-1), None), "operators", reason
+    stream = direct.create_direct_stream()
+    if made is None or addressed is None:
+        return OperatorIssuer(device, stream, direct), "operators", reason
+    issuer = AddressedIssuer(device, stream, direct, addressed=addressed, calls=calls, updater=made)
+    return issuer, name, reason
 
 
 def _make_updater(

@@ -13,8 +13,7 @@ import torch
 
 from attn_update.errors import ArgumentError
 from attn_update.kinds.fused_infer_attention import as_tensors
-from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.torch_internals import schema_of
+from attn_update.operator_lookup import argument_names, check_argument_names, find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +54,7 @@ class DeviceLengthAttention:
         """
         what = f"checking the arguments of {self.operator}"
         check_argument_names(self.operator, arguments)
-        first = schema_of(find_operator(self.operator)).arguments[0].name
+        first = argument_names(find_operator(self.operator))[0]
         query = arguments.get(first)
         if not isinstance(query, torch.Tensor):
             raise ArgumentError(f"{what}: expected a tensor as {first!r}, found {query!r}")

@@ -25,8 +25,7 @@ from attn_update.kinds.attention_geometry import (
     tensor_argument,
 )
 from attn_update.kinds.lengths import to_lengths
-from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.torch_internals import schema_of
+from attn_update.operator_lookup import argument_names, check_argument_names, find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -178,7 +177,7 @@ class FusedInferAttention:
         if isinstance(out, (list, tuple)):
             return tuple(out)
         operator = find_operator(self.family.output_query)
-        names = {argument.name for argument in schema_of(operator).arguments}
+        names = argument_names(operator)
         taken = {name: value for name, value in self.shapes(given).items() if name in names}
         return as_tensors(operator(**taken))
 

@@ -40,22 +40,15 @@ def default_kinds() -> dict[str, Kind]:
         "latent_attention_v2": LatentAttention(family=FIA_V2),
         "paged_attention": PagedAttention(),
         # Sparse attention, and the indexers that choose its keys.
-        "sparse_flash_attention": DeviceLengthAttention(
-            operator="npu::npu_sparse_flash_attention",
-            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
-        ),
-        "kv_quant_sparse_flash_attention": DeviceLengthAttention(
-            operator="npu::npu_kv_quant_sparse_flash_attention",
-            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
-        ),
-        "lightning_indexer": DeviceLengthAttention(
-            operator="npu::npu_lightning_indexer",
-            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_key"}),
-        ),
-        "quant_lightning_indexer": DeviceLengthAttention(
-            operator="npu::npu_quant_lightning_indexer",
-            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_key"}),
-        ),
+        **{
+            name: _reading(f"npu::npu_{name}", "actual_seq_lengths_query", keys)
+            for name, keys in (
+                ("sparse_flash_attention", "actual_seq_lengths_kv"),
+                ("kv_quant_sparse_flash_attention", "actual_seq_lengths_kv"),
+                ("lightning_indexer", "actual_seq_lengths_key"),
+                ("quant_lightning_indexer", "actual_seq_lengths_key"),
+            )
+        },
     }
 
 
@@ -67,108 +60,73 @@ def metadata_kinds() -> dict[str, Kind]:
     SGLang and others build (``custom``). A library that registers one under another name:
     ``dataclasses.replace(kind, operator=...)``.
     """
-    attention, indexer = 1, 2
-    indexer_bounds = frozenset({"batch_size", "max_seqlen_q", "max_seqlen_k"})
-    of_version_2 = MetadataOperator(
-        argument="metadata",
-        operator="_C_ascend::npu_quant_lightning_indexer_v2_metadata",
-        bounds=indexer_bounds,
-        stage=indexer,
-    )
+    attention = ("batch_size", "max_seqlen_q")
+    indexer = (*attention, "max_seqlen_k")
+    mla = (*attention, "max_seqlen_ori_kv", "max_seqlen_cmp_kv")
+    of_version_2 = _made_by("_C_ascend::npu_quant_lightning_indexer_v2_metadata", *indexer, stage=2)
     return {
         # It needs no metadata: it is here because only a library of vLLM-Ascend registers it.
-        "ascend_sparse_flash_attention": DeviceLengthAttention(
-            operator="_C_ascend::npu_sparse_flash_attention",
-            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
+        "ascend_sparse_flash_attention": _reading(
+            "_C_ascend::npu_sparse_flash_attention",
+            "actual_seq_lengths_query",
+            "actual_seq_lengths_kv",
         ),
         # It fills the cache of compressed keys; the slots go to what writes there.
-        "compressor": DeviceLengthAttention(
-            operator="_C_ascend::compressor",
-            length_arguments=frozenset({"cu_seqlens", "start_pos"}),
-            metadata=(
-                MetadataOperator(
-                    argument="rope_cos",
-                    further=("rope_sin", None),
-                    operator="_C_ascend::compressor_metadata",
-                    bounds=frozenset({"num_compressed_tokens", "num_reqs_actual"}),
-                ),
+        "compressor": _reading(
+            "_C_ascend::compressor",
+            "cu_seqlens",
+            "start_pos",
+            metadata=MetadataOperator(
+                argument="rope_cos",
+                further=("rope_sin", None),
+                operator="_C_ascend::compressor_metadata",
+                bounds=frozenset({"num_compressed_tokens", "num_reqs_actual"}),
             ),
         ),
         # FIA v2 whose lengths are on the device. Replays are reported not to run what makes its
         # metadata, so that its producers do not belong into a graph.
-        "fused_infer_attention_sink": DeviceLengthAttention(
-            operator="_C_ascend::npu_fused_infer_attention_score_v2_sink",
-            length_arguments=frozenset({"actual_seq_qlen", "actual_seq_kvlen"}),
-            metadata=(
-                MetadataOperator(
-                    argument="meta_data",
-                    operator="_C_ascend::_npu_fused_infer_attention_score_v2_sink_metadata",
-                    bounds=frozenset({"batch_size"}),
-                    stage=attention,
-                ),
+        "fused_infer_attention_sink": _reading(
+            "_C_ascend::npu_fused_infer_attention_score_v2_sink",
+            "actual_seq_qlen",
+            "actual_seq_kvlen",
+            metadata=MetadataOperator(
+                argument="meta_data",
+                operator="_C_ascend::_npu_fused_infer_attention_score_v2_sink_metadata",
+                bounds=frozenset({"batch_size"}),
+                stage=1,
             ),
         ),
-        "mixed_quant_sparse_flash_mla": DeviceLengthAttention(
-            operator="vllm_ascend::mixed_quant_sparse_flash_mla",
-            length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),
-            metadata=(
-                MetadataOperator(
-                    argument="metadata",
-                    operator="vllm_ascend::mixed_quant_sparse_flash_mla_metadata",
-                    bounds=frozenset(
-                        {"batch_size", "max_seqlen_q", "max_seqlen_ori_kv", "max_seqlen_cmp_kv"}
-                    ),
-                    stage=attention,
-                ),
+        "mixed_quant_sparse_flash_mla": _reading(
+            "vllm_ascend::mixed_quant_sparse_flash_mla",
+            "cu_seqlens_q",
+            "seqused_ori_kv",
+            metadata=_made_by("vllm_ascend::mixed_quant_sparse_flash_mla_metadata", *mla),
+        ),
+        "sparse_flash_mla": _reading(
+            "_C_ascend::npu_sparse_flash_mla",
+            "cu_seqlens_q",
+            "seqused_ori_kv",
+            metadata=_made_by("_C_ascend::npu_sparse_flash_mla_metadata", *mla),
+        ),
+        **{
+            name: _reading(
+                f"_C_ascend::npu_{name}", "cu_seqlens_q", "seqused_k", metadata=of_version_2
+            )
+            for name in ("quant_lightning_indexer_v2", "quant_lightning_indexer_v3")
+        },
+        "sparse_attn_sharedkv": _reading(
+            "custom::npu_sparse_attn_sharedkv",
+            "cu_seqlens_q",
+            "seqused_kv",
+            metadata=_made_by(
+                "custom::npu_sparse_attn_sharedkv_metadata", *attention, "max_seqlen_kv"
             ),
         ),
-        "sparse_flash_mla": DeviceLengthAttention(
-            operator="_C_ascend::npu_sparse_flash_mla",
-            length_arguments=frozenset({"cu_seqlens_q", "seqused_ori_kv"}),
-            metadata=(
-                MetadataOperator(
-                    argument="metadata",
-                    operator="_C_ascend::npu_sparse_flash_mla_metadata",
-                    bounds=frozenset(
-                        {"batch_size", "max_seqlen_q", "max_seqlen_ori_kv", "max_seqlen_cmp_kv"}
-                    ),
-                    stage=attention,
-                ),
-            ),
-        ),
-        "quant_lightning_indexer_v2": DeviceLengthAttention(
-            operator="_C_ascend::npu_quant_lightning_indexer_v2",
-            length_arguments=frozenset({"cu_seqlens_q", "seqused_k"}),
-            metadata=(of_version_2,),
-        ),
-        "quant_lightning_indexer_v3": DeviceLengthAttention(
-            operator="_C_ascend::npu_quant_lightning_indexer_v3",
-            length_arguments=frozenset({"cu_seqlens_q", "seqused_k"}),
-            metadata=(of_version_2,),
-        ),
-        "sparse_attn_sharedkv": DeviceLengthAttention(
-            operator="custom::npu_sparse_attn_sharedkv",
-            length_arguments=frozenset({"cu_seqlens_q", "seqused_kv"}),
-            metadata=(
-                MetadataOperator(
-                    argument="metadata",
-                    operator="custom::npu_sparse_attn_sharedkv_metadata",
-                    bounds=frozenset({"batch_size", "max_seqlen_q", "max_seqlen_kv"}),
-                    stage=attention,
-                ),
-            ),
-        ),
-        "sharedkv_lightning_indexer": DeviceLengthAttention(
-            operator="custom::npu_quant_lightning_indexer",
-            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_key"}),
-            metadata=(
-                MetadataOperator(
-                    argument="metadata",
-                    operator="custom::npu_quant_lightning_indexer_metadata",
-                    bounds=indexer_bounds,
-                    stage=indexer,
-                ),
-            ),
+        "sharedkv_lightning_indexer": _reading(
+            "custom::npu_quant_lightning_indexer",
+            "actual_seq_lengths_query",
+            "actual_seq_lengths_key",
+            metadata=_made_by("custom::npu_quant_lightning_indexer_metadata", *indexer, stage=2),
         ),
     }
 
@@ -183,3 +141,19 @@ def context_parallel_kinds(rank: ContextParallelRank) -> dict[str, Kind]:
         "context_parallel_attention": ContextParallelAttention(rank=rank),
         "context_parallel_latent_attention": ContextParallelLatentAttention(rank=rank),
     }
+
+
+def _reading(
+    operator: str, *lengths: str, metadata: MetadataOperator | None = None
+) -> DeviceLengthAttention:
+    made = () if metadata is None else (metadata,)
+    return DeviceLengthAttention(
+        operator=operator, length_arguments=frozenset(lengths), metadata=made
+    )
+
+
+def _made_by(operator: str, *bounds: str, stage: int = 1) -> MetadataOperator:
+    # Stage 1 is that of attention; indexers, which choose its keys, are made ready in stage 2.
+    return MetadataOperator(
+        argument="metadata", operator=operator, bounds=frozenset(bounds), stage=stage
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from attn_update.recording.record import ReplayOwner
@@ -14,17 +15,14 @@ if TYPE_CHECKING:
     from attn_update.task_device import Stream
 
 
+@dataclass(eq=False)
 class ReplayState(ReplayOwner):
     """State of the replays of one key's graph. Created by the lane that updates it.
 
-    Args:
+    Attributes:
         lane: The lane that updates the graph.
         key: Key of the graph.
         is_guarded: Whether the graph calls back before each replay.
-
-    Attributes:
-        lane: As given.
-        key: As given.
         bound: The plan of the latest step, prepared by the lane's issuer.
         bound_before: The plan before it, so that two plans may alternate.
         latest: The plan and the values of the latest step, if it succeeded; None for values that
@@ -39,40 +37,23 @@ class ReplayState(ReplayOwner):
         refusal: Why a replay was rejected in that step; None if none was.
     """
 
-    __slots__ = (
-        "_is_guarded",
-        "awaits_replay",
-        "bound",
-        "bound_before",
-        "is_open",
-        "is_run",
-        "key",
-        "lane",
-        "latest",
-        "refusal",
-        "replayed",
-        "replayed_on",
-        "unsettled",
-    )
-
-    def __init__(self, lane: object, key: Hashable, *, is_guarded: bool) -> None:
-        self.lane = lane
-        self.key = key
-        self._is_guarded = is_guarded
-        self.bound: BoundPlan | None = None
-        self.bound_before: BoundPlan | None = None
-        self.latest: tuple[UpdatePlan, tuple[Mapping[str, object], ...] | None] | None = None
-        self.replayed: object = None
-        self.replayed_on: Stream | None = None
-        self.unsettled = False
-        self.is_open = False
-        self.is_run = False
-        self.awaits_replay = False
-        self.refusal: str | None = None
+    lane: object
+    key: Hashable
+    is_guarded: bool = field(kw_only=True)
+    bound: BoundPlan | None = None
+    bound_before: BoundPlan | None = None
+    latest: tuple[UpdatePlan, tuple[Mapping[str, object], ...] | None] | None = None
+    replayed: object = None
+    replayed_on: Stream | None = None
+    unsettled: bool = False
+    is_open: bool = False
+    is_run: bool = False
+    awaits_replay: bool = False
+    refusal: str | None = None
 
     def open_step(self, *, is_run: bool) -> None:
         """Record that a step begins, whose graph is replayed next."""
-        self.awaits_replay = self._is_guarded
+        self.awaits_replay = self.is_guarded
         self.is_open = True
         self.is_run = is_run
 
@@ -90,7 +71,7 @@ class ReplayState(ReplayOwner):
 
     def note_replay(self) -> str | None:
         """Record a replay of this graph, or return why it is rejected: one step replays it once."""
-        if self.is_run and self._is_guarded and not self.awaits_replay:
+        if self.is_run and self.is_guarded and not self.awaits_replay:
             self.refusal = (
                 f"running a step of key {self.key!r}: its graph is replayed a second time, and "
                 f"would wait for ever for updates that the step makes once; run a step for each "

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attn_update.task_device import find_thread_binding
+from attn_update.task_device import bind_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +54,7 @@ def release_alone(
         arguments: Arguments of `call`.
     """
     try:
-        bind = find_thread_binding(device)
-        if bind is not None:
-            bind()
+        bind_thread(device)
         call(*arguments)
     except BaseException as error:  # noqa: BLE001 - raised by `StepRelease.wait`
         release.error = error

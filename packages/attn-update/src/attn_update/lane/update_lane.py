@@ -84,7 +84,7 @@ from attn_update.lane.replay_state import ReplayState
 from attn_update.lane.step_release import StepRelease, release_alone
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
-from attn_update.task_device import find_guarding
+from attn_update.task_device import GuardingDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -173,7 +173,7 @@ class UpdateLane:
         self._checked_stream: Stream | None = None
         self._owner: int | None = None
         self._open: _OpenStep | None = None
-        guarding = find_guarding(device)
+        guarding = device if isinstance(device, GuardingDevice) else None
         self._expected = _Expected() if guarding is None else guarding.expected_replay
 
     def run(

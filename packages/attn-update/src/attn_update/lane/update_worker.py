@@ -8,10 +8,9 @@ import queue
 import threading
 import weakref
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from attn_update.task_device import find_thread_binding
+from attn_update.task_device import bind_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +27,8 @@ _SECONDS_AT_EXIT = 30.0
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class FailedTask:
-    """A failed task of a worker.
-
-    Attributes:
-        state: State of the graph that the task was for.
-        error: Its exception.
-    """
+class FailedTask(NamedTuple):
+    """The state of the graph that a failed task was for, and its exception."""
 
     state: ReplayState
     error: BaseException
@@ -105,9 +98,7 @@ def _work(
     failures: list[FailedTask],
 ) -> None:
     try:
-        bind = find_thread_binding(device)
-        if bind is not None:
-            bind()
+        bind_thread(device)
     except BaseException as error:  # noqa: BLE001 - raised in the caller
         bound.set_exception(error)
         return
@@ -124,7 +115,7 @@ def _work(
         try:
             call(argument)
         except BaseException as error:  # noqa: BLE001 - raised in the caller
-            failures.append(FailedTask(state=state, error=error))
+            failures.append(FailedTask(state, error))
         finally:
             del task, state, call, argument
     atexit.unregister(end)

@@ -20,7 +20,7 @@ from attn_update.errors import (
 )
 from attn_update.kinds.kind import RuledKind
 from attn_update.operator_lookup import find_operator
-from attn_update.task_device import find_fused_update
+from attn_update.task_device import FusedUpdateDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -151,6 +151,8 @@ class UpdatePlan:
             _check_layers(records, frozenset(layers))
         declared = _derive_groups(recorded) if groups is None else groups
         _check_groups(key, recorded, declared)
+        device = recorder.device
+        fusing = device if fused and isinstance(device, FusedUpdateDevice) else None
         slots: dict[_Slot, int] = {}
         updates = []
         for record in recorded:
@@ -167,7 +169,7 @@ class UpdatePlan:
                     layer_name=record.layer_name,
                     operator=operator,
                     call=find_operator(operator),
-                    fused=find_fused_update(recorder.device, operator) if fused else None,
+                    fused=None if fusing is None else fusing.fused_update(operator),
                     launch=dict(record.arguments),
                     handle=record.handle,
                     event=record.event,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import RecordingError
+from attn_update.operator_lookup import bind_arguments
 from attn_update.recording.operator_watch import OperatorWatch
 from attn_update.torch_internals import schema_of
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from attn_update.kinds.kind import Kind
     from attn_update.recording.recorder import Recorder
-    from attn_update.torch_internals import OpOverload
 
 DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
     {
@@ -105,7 +105,7 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         """Call an operator through the recorder."""
         if "workspace" in kwargs and not self._recorder.device.is_capturing():
             return func(*args, **kwargs)
-        arguments = _bind(func, args, kwargs)
+        arguments = bind_arguments(func, args, kwargs)
         # The model's own workspace is not needed: the recorder has one that is never too small.
         arguments.pop("workspace", None)
         outputs = self.attention(func.name(), self._operators[func.name()], arguments)
@@ -128,8 +128,3 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         group = None if self._group is None else self._group(layer_name)
         launch = None if self._launch is None else self._launch(arguments)
         return self._recorder.attention(layer_name, kind, arguments, group=group, launch=launch)
-
-
-def _bind(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    names = [argument.name for argument in schema_of(func).arguments]
-    return {**dict(zip(names, args, strict=False)), **kwargs}

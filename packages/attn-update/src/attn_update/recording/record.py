@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attn_update.recording.tensor_watch import TensorWatch
-from attn_update.task_device import find_guarding
+from attn_update.task_device import GuardingDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -85,10 +85,9 @@ class KeyRecords:
 
     def guard(self, device: TaskDevice) -> None:
         """Let the device ask before each replay of the graph that is captured now, if it can."""
-        guarding = find_guarding(device)
-        if guarding is not None:
+        if isinstance(device, GuardingDevice):
             asked = self.replay_refusal if self.producers is None else self._produced_refusal
-            self.is_guarded = guarding.guard_replays(asked)
+            self.is_guarded = device.guard_replays(asked)
 
     def replay_refusal(self, expected: object) -> str | None:
         """Return why the graph of this key must not be replayed now, or None; record the replay.

@@ -13,8 +13,8 @@ import torch
 from attn_update.errors import RecordingError
 from attn_update.kinds.kind import needs_update
 from attn_update.kinds.kind_table import default_kinds
+from attn_update.operator_lookup import argument_names, bind_arguments
 from attn_update.recording.operator_watch import OperatorWatch
-from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -74,10 +74,10 @@ class UnrecordedAttention(OperatorWatch):  # type: ignore[no-untyped-call]
 
     def _refuse_lengths(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         operator = func.name()
-        names = [argument.name for argument in schema_of(func).arguments]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        given = bind_arguments(func, args, kwargs)
         known = self._lengths[operator.partition(".")[0]]
-        kept = [name for name in names if name in known and _is_of_host(given.get(name))]
+        names = [name for name in argument_names(func) if name in known]
+        kept = [name for name in names if _is_of_host(given.get(name))]
         if kept:
             raise RecordingError(
                 f"capturing {operator}, called at {_line_of_model()}: it is not recorded, so every "

@@ -17,7 +17,7 @@ from attn_update.issuing.kernels.kernel_launches import KernelLaunches
 from attn_update.issuing.kernels.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES, kernel_functions
 from attn_update.issuing.updater import Unbindable, Updater
-from attn_update.operator_lookup import find_operator
+from attn_update.operator_lookup import argument_names, find_operator
 from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _find_missing(update: PlannedUpdate, kernels: Mapping[str, int]) -> str | No
     for name in (f"{signature.kernel}GetWorkspaceSize", signature.kernel, *LIBRARY_FUNCTIONS):
         if name not in kernels:
             return f"the device does not tell {name}"
-    known = {argument.name for argument in schema_of(find_operator(update.operator)).arguments}
+    known = argument_names(find_operator(update.operator))
     for parameter in signature.parameters:
         if parameter.argument and parameter.argument not in known:
             return f"{update.operator} has no argument {parameter.argument!r}"
