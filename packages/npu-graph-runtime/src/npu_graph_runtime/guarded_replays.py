@@ -79,7 +79,8 @@ class _GuardedGraph:
         # The graph owns its replay: a strong reference would keep both, and the graph's memory,
         # until garbage is collected.
         self._reference: Callable[[], Any] = weakref.ref(graph)
-        self._replay = _launching(self._launch, self._reference)
+        launch, reference = self._launch, self._reference
+        self._replay: Callable[[], None] = lambda: launch(reference())
         self._refusal: Callable[[object], str | None] | None = None
 
     def refuse(self, refusal: Callable[[object], str | None]) -> None:
@@ -97,13 +98,6 @@ class _GuardedGraph:
         # Functions, because an object with `__call__` costs each replay as much as a wrap does.
         replay, refusal = self._replay, self._refusal
         self.graph.replay = replay if refusal is None else _asking(replay, refusal, self._expected)
-
-
-def _launching(launch: Callable[[Any], None], graph: Callable[[], Any]) -> Callable[[], None]:
-    def replay() -> None:
-        launch(graph())
-
-    return replay
 
 
 def _asking(

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from npu_graph_runtime.capturing.plain_values import is_plain, snapshot
-from npu_graph_runtime.capturing.tensor_leaves import leaves
+from npu_graph_runtime.capturing.tensor_leaves import leaves, map_items
 from npu_graph_runtime.errors import UnsupportedInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
 _TENSORS = frozenset({Tensor, nn.Parameter})
 # Equal where their values and their types are equal.
@@ -112,24 +112,12 @@ def rebuilt(value: Any, tensors: Iterator[Tensor]) -> Any:
     Raises:
         TypeError: A container cannot be rebuilt from its items.
     """
-    kind: Callable[..., Any] = type(value)
     if isinstance(value, Tensor):
         return next(tensors)
-    if isinstance(value, (list, tuple)):
-        items = [rebuilt(item, tensors) for item in value]
-        if kind is list:
-            return items
-        return kind(*items) if hasattr(value, "_fields") else kind(items)
-    if isinstance(value, dict):
-        pairs = {key: rebuilt(item, tensors) for key, item in value.items()}
-        return pairs if kind is dict else kind(pairs)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {
-            field.name: rebuilt(getattr(value, field.name), tensors)
-            for field in dataclasses.fields(value)
-            if field.init
-        }
-        return dataclasses.replace(value, **fields)
+    if isinstance(value, (list, tuple, dict)) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    ):
+        return map_items(value, lambda item: rebuilt(item, tensors))
     return snapshot(value)
 
 

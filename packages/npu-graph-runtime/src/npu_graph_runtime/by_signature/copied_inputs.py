@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from npu_graph_runtime.by_signature.call_signature import flatten, rebuilt
-from npu_graph_runtime.capturing.fresh_memory import extent_of, memory_of
+from npu_graph_runtime.capturing.fresh_memory import bytes_of, memory_of
 from npu_graph_runtime.capturing.weak_tensor import weak_tensor
 from npu_graph_runtime.errors import UnsupportedInputError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from collections.abc import Set as AbstractSet
 
+    from npu_graph_runtime.capturing.watching.capture_watch import BakedMemory
+    from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
     from npu_graph_runtime.device import GraphDevice
 
 
@@ -33,18 +35,6 @@ class Writes(NamedTuple):
     written: AbstractSet[int]
     others: AbstractSet[int]
     is_any: bool
-
-
-class MemoryOfCall(Protocol):
-    """Existing memory that a call uses and writes."""
-
-    @property
-    def addresses(self) -> AbstractSet[int]:
-        """Addresses of used memory that belongs to no argument."""
-
-    @property
-    def written(self) -> AbstractSet[int]:
-        """Addresses of written memory, including that of arguments."""
 
 
 class CopiedInputs:
@@ -118,13 +108,14 @@ class CopiedInputs:
         return {
             index
             for index in self._copied
-            if not _same_bits(
-                self._rows(index, self.buffers[index]), self._rows(index, tensors[index])
+            if not torch.equal(
+                _bytes(self._rows(index, self.buffers[index])),
+                _bytes(self._rows(index, tensors[index])),
             )
         }
 
     def note_written(
-        self, changed: AbstractSet[int], memory: MemoryOfCall, tensors: list[Tensor]
+        self, changed: AbstractSet[int], memory: CapturedMemory | BakedMemory, tensors: list[Tensor]
     ) -> None:
         """Store what a call of the function writes.
 
@@ -164,7 +155,7 @@ class CopiedInputs:
         memory = self.memory(tensors)
         if len(set(memory)) == len(memory):
             return False
-        spans = sorted(_span(tensors[index]) for index in self._copied if tensors[index].numel())
+        spans = sorted(bytes_of(tensors[index]) for index in self._copied if tensors[index].numel())
         return any(begin < end for (_, end), (begin, _) in itertools.pairwise(spans))
 
     def hold_weakly(self) -> None:
@@ -251,16 +242,6 @@ def _overlaps_itself(tensor: Tensor) -> bool:
             return True
         end = stride * (size - 1) + end
     return False
-
-
-def _span(tensor: Tensor) -> tuple[int, int]:
-    """Return the address range that a tensor spans: first address, and one past the last."""
-    begin = tensor.data_ptr()
-    return begin, begin + extent_of(tensor) * tensor.element_size()
-
-
-def _same_bits(left: Tensor, right: Tensor) -> bool:
-    return torch.equal(_bytes(left), _bytes(right))
 
 
 def _bytes(tensor: Tensor) -> Tensor:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors, tensor_leaves
 from npu_graph_runtime.torch_internals import base_of, storage_owners
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Mapping
 
 
 def memory_of(tensor: Tensor) -> int:
@@ -21,6 +25,20 @@ def extent_of(tensor: Tensor) -> int:
     """Return the number of memory elements from a tensor's first to its last one; 0 for none."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * stride for size, stride in steps) if tensor.numel() else 0
+
+
+def bytes_of(tensor: Tensor) -> tuple[int, int]:
+    """Return the address range that a tensor spans: first address, and one past the last."""
+    begin = tensor.data_ptr()
+    return begin, begin + extent_of(tensor) * tensor.element_size()
+
+
+def refers_to(
+    known: Mapping[int, weakref.ref[torch.UntypedStorage]], storage: torch.UntypedStorage
+) -> bool:
+    """Return whether a storage is among those known by their identity, which comes again."""
+    reference = known.get(id(storage))
+    return reference is not None and reference() is storage
 
 
 def memory_held_alone(results: list[Any]) -> frozenset[int]:

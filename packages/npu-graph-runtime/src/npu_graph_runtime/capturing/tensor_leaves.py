@@ -57,18 +57,31 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
         return function(value)
     if next(tensor_leaves(value, ""), None) is None:
         return value
-    if isinstance(value, tuple):
-        items = [map_tensors(item, function) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, list):
-        return type(value)(map_tensors(item, function) for item in value)
+    return map_items(value, lambda item: map_tensors(item, function))
+
+
+def map_items(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a new container of the same type with other items.
+
+    Args:
+        value: a list, tuple, dict or dataclass instance, or an object of a derived class.
+        function: returns the replacement of one item.
+
+    Raises:
+        TypeError: The type cannot be rebuilt from its items.
+    """
+    kind: Callable[..., Any] = type(value)
+    if isinstance(value, (list, tuple)):
+        items = [function(item) for item in value]
+        if kind is list:
+            return items
+        return kind(*items) if hasattr(value, "_fields") else kind(items)
     if isinstance(value, dict):
-        return type(value)({key: map_tensors(item, function) for key, item in value.items()})
-    return dataclasses.replace(
-        value,
-        **{
-            field.name: map_tensors(getattr(value, field.name), function)
-            for field in dataclasses.fields(value)
-            if field.init
-        },
-    )
+        pairs = {key: function(item) for key, item in value.items()}
+        return pairs if kind is dict else kind(pairs)
+    fields = {
+        field.name: function(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+        if field.init
+    }
+    return dataclasses.replace(value, **fields)

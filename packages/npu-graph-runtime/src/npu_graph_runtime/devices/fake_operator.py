@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+# Their results hold arbitrary values until something writes them.
+UNWRITTEN = frozenset(
+    {"aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided"}
+    | {"aten::new_empty_strided", "aten::empty_permuted"}
+)
+
+
 def schema_name(func: Any) -> str:
     """Return the qualified name without the overload, such as ``aten::add``."""
     name: str = schema_of(func).name

@@ -10,6 +10,7 @@ import torch
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.devices.fake_graph import Launch
 from npu_graph_runtime.devices.fake_operator import (
+    UNWRITTEN,
     has_known_shape,
     is_composite,
     returned_arguments,
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npu_graph_runtime.devices.fake_stream import FakeStream
-
-_UNWRITTEN = frozenset(
-    {"aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided"}
-    | {"aten::new_empty_strided", "aten::empty_permuted"}
-)
 
 
 class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -110,7 +106,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if outputs and all(_address(tensor) in known for tensor in outputs):
                 return results
             self._own(outputs, known, stream)
-            if schema_name(func) in _UNWRITTEN:
+            if schema_name(func) in UNWRITTEN:
                 return results
         self._issue(Launch(func, _copied(args), _copied(dict(kwargs)), outputs), stream)
         return results

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from npu_graph_runtime.capturing.fresh_memory import extent_of
+from npu_graph_runtime.capturing.fresh_memory import bytes_of, extent_of, refers_to
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_tensors
+from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_leaves
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
 from npu_graph_runtime.torch_internals import (
@@ -86,12 +86,11 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         if isinstance(func, OpOverload):
             self._see(func, args, kwargs)
         result = func(*args, **kwargs)
-        known = {id(part.untyped_storage()) for each in given for part in plain_tensors(each)}
-        for _, tensor in tensor_leaves(result, ""):
-            for part in plain_tensors(tensor):
-                storage = part.untyped_storage()
-                if id(storage) not in known:
-                    self._made[id(storage)] = weakref.ref(storage)
+        known = {id(part.untyped_storage()) for part in plain_leaves(given)}
+        for part in plain_leaves(result):
+            storage = part.untyped_storage()
+            if id(storage) not in known:
+                self._made[id(storage)] = weakref.ref(storage)
         return result
 
     def _see(
@@ -103,14 +102,13 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             is_written = argument.alias_info is not None and argument.alias_info.is_write
             if argument.alias_info is not None and not is_written:
                 continue  # a view of it is returned
-            for _, tensor in tensor_leaves(value, ""):
-                for part in plain_tensors(tensor):
-                    if self._is_made(part) or not part.numel():
-                        continue
-                    if is_written:
-                        written.append((part, is_out_variant and argument.kwarg_only))
-                    else:
-                        self._note_read(_Extent.of(part))
+            for part in plain_leaves(value):
+                if refers_to(self._made, part.untyped_storage()) or not part.numel():
+                    continue
+                if is_written:
+                    written.append((part, is_out_variant and argument.kwarg_only))
+                else:
+                    self._note_read(_Extent.of(part))
         for part, is_output in written:
             self._note_written(func, part, args, kwargs, is_output=is_output)
 
@@ -150,11 +148,6 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             # Whatever changes it now is undone by the copy.
             self._covered.append(extent)
 
-    def _is_made(self, tensor: Tensor) -> bool:
-        storage = tensor.untyped_storage()
-        known = self._made.get(id(storage))
-        return known is not None and known() is storage
-
 
 class _Copy(NamedTuple):
     tensor: Tensor
@@ -183,8 +176,7 @@ class _Extent(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor) -> _Extent:
-        begin = tensor.data_ptr()
-        return cls(begin, begin + extent_of(tensor) * tensor.element_size())
+        return cls(*bytes_of(tensor))
 
     def is_in(self, others: Sequence[_Extent]) -> bool:
         return any(other.begin <= self.begin and self.end <= other.end for other in others)

@@ -12,15 +12,12 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
+from npu_graph_runtime.devices.fake_operator import UNWRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _BYTE = 0xA5
-_ALLOCATING = frozenset(
-    {"aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided"}
-    | {"aten::new_empty_strided", "aten::empty_permuted"}
-)
 
 
 def unwritten_value(dtype: torch.dtype) -> float | int | None:
@@ -50,7 +47,7 @@ class MarkedAllocations(OperatorWatch):  # type: ignore[no-untyped-call]
         del types
         call: Callable[..., Any] = func
         result = call(*args, **(kwargs or {}))
-        if func.name().partition(".")[0] in _ALLOCATING and type(result) is Tensor:
+        if func.name().partition(".")[0] in UNWRITTEN and type(result) is Tensor:
             value = unwritten_value(result.dtype)
             if value is not None and not result.is_complex():
                 result.fill_(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import operator
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from npu_graph_runtime.device import HistoryDevice
 from npu_graph_runtime.planning.allocator_model import AllocatorModel
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from npu_graph_runtime.device import AllocatorHistory, AllocatorRecord, GraphDevice
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Growth:
+class _Growth(NamedTuple):
     """The increase of a device's use since an earlier time.
 
     Attributes:
@@ -34,12 +33,7 @@ class _Growth:
     outside: int
 
     def since(self, earlier: _Growth) -> _Growth:
-        return _Growth(
-            streams=self.streams - earlier.streams,
-            live=self.live - earlier.live,
-            reserved=self.reserved - earlier.reserved,
-            outside=self.outside - earlier.outside,
-        )
+        return _Growth(*map(operator.sub, self, earlier))
 
     def cost(self) -> CaptureCost:
         return CaptureCost(streams=self.streams, num_bytes=self.reserved + self.outside)

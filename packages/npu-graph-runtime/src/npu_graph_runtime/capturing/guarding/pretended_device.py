@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from npu_graph_runtime.capturing.fresh_memory import refers_to
 from npu_graph_runtime.capturing.guarding.capture_finding import FindingKind
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import describe
@@ -51,11 +52,11 @@ class PretendedDevice(TorchFunctionMode):
 
     def is_on_host(self, tensor: Tensor) -> bool:
         """Return whether a tensor is on the host."""
-        return _is_in(self._on_host, tensor) or self.is_pinned(tensor)
+        return refers_to(self._on_host, tensor.untyped_storage()) or self.is_pinned(tensor)
 
     def is_pinned(self, tensor: Tensor) -> bool:
         """Return whether a host tensor is in pinned memory."""
-        return _is_in(self._pinned, tensor) or tensor.is_pinned()
+        return refers_to(self._pinned, tensor.untyped_storage()) or tensor.is_pinned()
 
     def __torch_function__(
         self,
@@ -166,12 +167,6 @@ class PretendedDevice(TorchFunctionMode):
             storage = tensor.untyped_storage()
             where[id(storage)] = weakref.ref(storage)
         return result
-
-
-def _is_in(storages: Mapping[int, weakref.ref[torch.UntypedStorage]], tensor: Tensor) -> bool:
-    storage = tensor.untyped_storage()
-    known = storages.get(id(storage))
-    return known is not None and known() is storage
 
 
 def _target(device: Any) -> str | None:

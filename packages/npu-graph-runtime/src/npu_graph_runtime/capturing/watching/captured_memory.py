@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from npu_graph_runtime.capturing.fresh_memory import refers_to
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import program_frame
@@ -140,10 +141,9 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._of_pool = of_pool
         self._freed = freed
         self._exempt: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        for tensor in exempt:
-            for part in plain_tensors(tensor):
-                storage = part.untyped_storage()
-                self._exempt[id(storage)] = weakref.ref(storage)
+        for part in plain_leaves(exempt):
+            storage = part.untyped_storage()
+            self._exempt[id(storage)] = weakref.ref(storage)
         self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], MadeMemory]] = {}
         self._made_elsewhere: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._used: dict[int, UsedMemory] = {}
@@ -178,9 +178,8 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             value: nested tensors.
             used_by: what uses them at each replay, for messages.
         """
-        for _, tensor in tensor_leaves(value, ""):
-            for part in plain_tensors(tensor):
-                self._use(part, lambda: used_by)
+        for part in plain_leaves(value):
+            self._use(part, lambda: used_by)
 
     def __torch_dispatch__(
         self,
@@ -225,29 +224,32 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._note_writes(func, args, kwargs)
 
     def _use(self, tensor: Tensor, used_by: Callable[[], str]) -> MadeMemory | None:
+        made = self._made_on(tensor)
+        if made is None and self._is_new(tensor):
+            self._note_used(tensor, used_by)
+        return made
+
+    def _made_on(self, tensor: Tensor) -> MadeMemory | None:
         storage = tensor.untyped_storage()
-        key = id(storage)
-        known = self._made.get(key)
-        if known is not None and known[0]() is storage:
-            return known[1]
-        used = self._used.get(key)
+        known = self._made.get(id(storage))
+        return known[1] if known is not None and known[0]() is storage else None
+
+    def _is_new(self, tensor: Tensor) -> bool:
+        """Return whether memory of the device is neither used so far, nor exempt or the pool's."""
+        storage = tensor.untyped_storage()
+        used = self._used.get(id(storage))
         if used is not None:
             if used.storage() is storage:
-                return None
-            self._lost.append(self._used.pop(key))
-        for others in (self._exempt, self._of_pool):
-            other = others.get(key)
-            if other is not None and other() is storage:
-                return None
-        if tensor.device.type == self._device_type and storage.nbytes():
-            self._note_used(tensor, used_by)
-        return None
+                return False
+            self._lost.append(self._used.pop(id(storage)))
+        if refers_to(self._exempt, storage) or refers_to(self._of_pool, storage):
+            return False
+        return tensor.device.type == self._device_type and storage.nbytes() > 0
 
     def write(self, value: Any, written_by: str) -> None:
         """Record tensors that the capture may write outside operators."""
-        for _, tensor in tensor_leaves(value, ""):
-            for part in plain_tensors(tensor):
-                self._write(part, lambda: written_by)
+        for part in plain_leaves(value):
+            self._write(part, lambda: written_by)
 
     def _note_writes(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if not isinstance(func, OpOverload):
@@ -263,11 +265,9 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
 
     def _write(self, tensor: Tensor, written_by: Callable[[], str]) -> None:
         storage = tensor.untyped_storage()
-        made = self._made.get(id(storage))
-        elsewhere = self._made_elsewhere.get(id(storage))
-        if (made is not None and made[0]() is storage) or not storage.nbytes():
+        if self._made_on(tensor) is not None or not storage.nbytes():
             return
-        if elsewhere is not None and elsewhere() is storage:
+        if refers_to(self._made_elsewhere, storage):
             return
         if tensor.device.type == self._device_type:
             self.written.add(storage.data_ptr())
@@ -277,10 +277,8 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     def _make_elsewhere(self, tensor: Tensor, arguments: Any) -> None:
         """Record memory of another device that an operator has allocated."""
         storage = tensor.untyped_storage()
-        for _, given in tensor_leaves(arguments, ""):
-            if any(part.untyped_storage() is storage for part in plain_tensors(given)):
-                return
-        self._made_elsewhere[id(storage)] = weakref.ref(storage)
+        if all(part.untyped_storage() is not storage for part in plain_leaves(arguments)):
+            self._made_elsewhere[id(storage)] = weakref.ref(storage)
 
     def _note_used(self, tensor: Tensor, used_by: Callable[[], str]) -> None:
         key = id(tensor.untyped_storage())
@@ -293,33 +291,21 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
 
     def _note_made(self, func: Any, result: Any, arguments: Any) -> None:
         is_empty = str(func).startswith("aten.empty")
-        for _, tensor in tensor_leaves(result, ""):
-            for part in plain_tensors(tensor):
-                self._make(part, func, is_empty=is_empty)
-                if part.device.type != self._device_type:
-                    self._make_elsewhere(part, arguments)
+        for part in plain_leaves(result):
+            self._make(part, func, is_empty=is_empty)
+            if part.device.type != self._device_type:
+                self._make_elsewhere(part, arguments)
 
     def _make(self, tensor: Tensor, func: Any, *, is_empty: bool) -> None:
-        storage = tensor.untyped_storage()
-        key = id(storage)
-        known = self._made.get(key)
-        if known is not None and known[0]() is storage:
-            known[1].add(tensor)
-            return
-        used = self._used.get(key)
-        if used is not None:
-            if used.storage() is storage:
-                return
-            self._lost.append(self._used.pop(key))
-        for others in (self._exempt, self._of_pool):
-            other = others.get(key)
-            if other is not None and other() is storage:
-                return
-        if tensor.device.type == self._device_type and storage.nbytes():
+        made = self._made_on(tensor)
+        if made is not None:
+            made.add(tensor)
+        elif self._is_new(tensor):
+            storage = tensor.untyped_storage()
             made = MadeMemory(tensor, _place(func))
             made.is_scratch = is_empty
-            self._made[key] = (weakref.ref(storage), made)
-            self._of_pool[key] = self._made[key][0]
+            self._made[id(storage)] = (weakref.ref(storage), made)
+            self._of_pool[id(storage)] = self._made[id(storage)][0]
 
 
 def describe(tensor: Tensor) -> str:
@@ -340,14 +326,19 @@ def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
         yield from plain_tensors(getattr(tensor, attribute))
 
 
+def plain_leaves(value: object) -> Iterator[Tensor]:
+    """Yield the plain tensors of each tensor inside nested values; see :func:`plain_tensors`."""
+    for _, tensor in tensor_leaves(value, ""):
+        yield from plain_tensors(tensor)
+
+
 def _arguments(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[Tensor, bool]]:
     """Yield each tensor argument of an operator, and whether it is its workspace."""
     if not isinstance(func, OpOverload):
-        for _, tensor in tensor_leaves((args, kwargs), ""):
-            for part in plain_tensors(tensor):
-                yield part, False
+        for part in plain_leaves((args, kwargs)):
+            yield part, False
         return
     for argument, value in given_arguments(func, args, kwargs):
         for tensor in _listed(value):

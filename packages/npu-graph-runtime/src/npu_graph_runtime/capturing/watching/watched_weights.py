@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 
+from npu_graph_runtime.capturing.fresh_memory import refers_to
 from npu_graph_runtime.errors import ReplacedWeightError
 
 if TYPE_CHECKING:
@@ -113,11 +114,9 @@ class WatchedWeights:
         return dict(part for name, weight in self._read() for part in _with_memory(name, weight))
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
-        known = self._storages.get(id(storage))
-        if known is not None and known() is storage:
-            return
-        # A call of C: an interrupt in Python's would be ignored, and the freed memory too.
-        self._storages[id(storage)] = weakref.ref(storage, self._freed.append)
+        if not refers_to(self._storages, storage):
+            # A call of C: an interrupt in Python's would be ignored, and the freed memory too.
+            self._storages[id(storage)] = weakref.ref(storage, self._freed.append)
 
 
 def _with_memory(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
