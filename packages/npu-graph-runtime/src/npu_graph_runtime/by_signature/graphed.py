@@ -114,36 +114,6 @@ class GraphedCounters:
 class Graphed:
     """A function with one graph per call signature; create it with :func:`graphed`."""
 
-    __slots__ = (
-        "__weakref__",
-        "_context",
-        "_counts",
-        "_device",
-        "_device_type",
-        "_entries",
-        "_failures",
-        "_function",
-        "_graphed",
-        "_has_warned",
-        "_is_copied",
-        "_is_inside",
-        "_is_strict",
-        "_latest",
-        "_lock",
-        "_mode",
-        "_module",
-        "_most",
-        "_name",
-        "_numbers",
-        "_pool",
-        "_recaptures",
-        "_refused",
-        "_seen",
-        "_stream",
-        "_uncopied",
-        "_used_on",
-    )
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -293,7 +263,7 @@ class Graphed:
             return self._replay(key, entry, flat, args, kwargs)
         if key in self._refused and self._is_still_refused(key):
             return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
-        return self._call_uncaptured(key, flat, args, kwargs)
+        return self._call_uncaptured(_Call(key, flat, args, kwargs))
 
     def _is_training(self) -> bool | None:
         module = self._module
@@ -337,7 +307,7 @@ class Graphed:
         if inputs.writes.is_any and inputs.share_memory(tensors):
             return self._eagerly(EagerReason.SHARED_MEMORY, args, kwargs)
         if outputs.others and not outputs.are_there:
-            return self._recapture(key, flat, args, kwargs)
+            return self._recapture(_Call(key, flat, args, kwargs))
         stream = self._device.current_stream()
         if stream is not self._used_on:
             self._follow(stream)
@@ -348,7 +318,7 @@ class Graphed:
         except ReplacedWeightError as error:
             if _came_through(error, SegmentedGraph.replay):
                 raise  # by a function that runs eagerly: a part of the call has run
-            return self._recapture(key, flat, args, kwargs)
+            return self._recapture(_Call(key, flat, args, kwargs))
         if inputs.writes.written:
             inputs.store(tensors, inputs.writes.written)
         return outputs.give(result, tensors)
@@ -359,22 +329,20 @@ class Graphed:
         if before is not None and before != stream:
             stream.wait_stream(before)
 
-    def _recapture(
-        self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _recapture(self, call: _Call) -> Any:
         """Capture a signature again after its weights were replaced."""
-        self._release(key)
+        self._release(call.key)
         if len(self._recaptures) > _MOST_REFUSED:
             self._recaptures.clear()
-        self._recaptures[key] = self._recaptures.get(key, 0) + 1
-        if self._recaptures[key] <= _MOST_RECAPTURES:
-            return self._call_uncaptured(key, flat, args, kwargs)
+        number = self._recaptures[call.key] = self._recaptures.get(call.key, 0) + 1
+        if number <= _MOST_RECAPTURES:
+            return self._call_uncaptured(call)
         problem = ReplacedWeightError(
             f"{self._name!r}: memory that the graph uses was replaced {_MOST_RECAPTURES} times; "
             "write new values into the tensors (copy_), or pass them as arguments"
         )
-        self._refuse(key, flat, problem)
-        return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
+        self._refuse(call, problem)
+        return self._eagerly(EagerReason.CAPTURE_FAILED, call.args, call.kwargs)
 
     def _call_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = unsupported(args, kwargs)
@@ -387,36 +355,32 @@ class Graphed:
         )
         return self._eagerly(EagerReason.UNSUPPORTED_INPUT, args, kwargs)
 
-    def _call_uncaptured(
-        self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _call_uncaptured(self, call: _Call) -> Any:
+        key, flat, args, kwargs = call
         self._refused.pop(key, None)
         seen = self._seen.pop(key, None)
         try:
+            uncopied = self._uncopied_in(args, kwargs)
             inputs = CopiedInputs(
-                args,
-                kwargs,
-                flat.tensors,
-                device=self._device,
-                uncopied=self._uncopied_in(args, kwargs),
+                args, kwargs, flat.tensors, device=self._device, uncopied=uncopied
             )
             inputs.load(flat.tensors)
         except Exception as error:  # noqa: BLE001 - the allocator's, for one
-            self._refuse(key, flat, error)
+            self._refuse(call, error)
             return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
         if seen is not None:
             inputs.writes = seen.writes
             if self._may_share(inputs, flat.tensors):
                 self._seen[key] = seen
                 return self._eagerly(EagerReason.SHARED_MEMORY, args, kwargs)
-            return self._capture_running(key, flat, inputs, seen.result, args, kwargs)
+            return self._capture_running(call, inputs, seen.result)
         # The next call in segments is captured while it runs, so what it writes is learnt before.
         is_breakable = self._mode is RunMode.BREAKABLE
         memory = CapturedMemory(self._device.torch_device, flat.tensors, {}, [])
         with memory if is_breakable else contextlib.nullcontext():
             result = self._eagerly(EagerReason.FIRST_CALL, args, kwargs)
         try:
-            self._require_unchanged(key, flat, args, kwargs)
+            _require_unchanged(call)
             inputs.note_written(inputs.changed(flat.tensors), memory, flat.tensors)
             first = FirstResult(result, self._device.torch_device)
             if is_breakable:
@@ -424,9 +388,9 @@ class Graphed:
                 if len(self._seen) > _MOST_REFUSED:
                     self._seen.popitem(last=False)
             else:
-                self._capture_with_memory(key, flat, inputs, first)
+                self._capture_with_memory(call, inputs, first)
         except Exception as error:  # noqa: BLE001 - whatever the function or the device raises
-            self._refuse(key, flat, error)
+            self._refuse(call, error)
         return result
 
     def _may_share(self, inputs: CopiedInputs, tensors: list[Tensor]) -> bool:
@@ -442,75 +406,52 @@ class Graphed:
             for _, _, value in reachable_values(self._function)
         )
 
-    def _require_unchanged(
-        self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Reject functions that change their arguments other than by writing into tensors."""
-        now = flatten(args, kwargs)
-        if (now.structure, layouts(now.tensors)) != key[:2] or any(
-            tensor is not before for tensor, before in zip(now.tensors, flat.tensors, strict=True)
-        ):
-            raise UnsupportedInputError(
-                "the function changes containers, shapes or plain values among its arguments, "
-                "which replays would not; return what is new"
-            )
-
-    def _capture_with_memory(
-        self, key: _Key, flat: Flattened, inputs: CopiedInputs, first: FirstResult
-    ) -> None:
+    def _capture_with_memory(self, call: _Call, inputs: CopiedInputs, first: FirstResult) -> None:
         """Capture; if memory or streams run out, release the least recently used graph, retry."""
         try:
-            self._capture(key, flat, inputs, first)
+            self._capture(call, inputs, first)
         except (OutOfDeviceMemoryError, OutOfDeviceResourcesError):
             if not self._entries:
                 raise
         else:
             return
         self._release(next(iter(self._entries)))
-        self._capture(key, flat, inputs, first)
+        self._capture(call, inputs, first)
 
-    def _capture_running(
-        self,
-        key: _Key,
-        flat: Flattened,
-        inputs: CopiedInputs,
-        first: FirstResult,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def _capture_running(self, call: _Call, inputs: CopiedInputs, first: FirstResult) -> Any:
         """Capture a call in segments, which also runs it, and return its result."""
-        progress = _Progress()
+        progress, tensors = _Progress(), call.flat.tensors
         try:
-            entry = self._capture(key, flat, inputs, first, progress)
+            entry = self._capture(call, inputs, first, progress)
         except Exception as error:
             is_raised = progress.num_run > 0 and not progress.results
-            self._refuse(key, flat, error, is_raised=is_raised)
+            self._refuse(call, error, is_raised=is_raised)
             if progress.num_run == 0:
-                return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
+                return self._eagerly(EagerReason.CAPTURE_FAILED, call.args, call.kwargs)
             if not progress.results:
                 raise
-            inputs.store(flat.tensors, inputs.copied)
-            return _unkept(progress.results[0], inputs, flat.tensors, error)
-        if inputs.share_memory(flat.tensors):
+            inputs.store(tensors, inputs.copied)
+            return _unkept(progress.results[0], inputs, tensors, error)
+        if inputs.share_memory(tensors):
             raise UnsupportedInputError(
                 f"calling {self._name!r}: an argument is on memory that the function also uses by "
                 "itself, and it writes some of it, so the results of this call may be wrong; pass "
                 "a copy (clone())"
             )
-        inputs.store(flat.tensors, inputs.writes.written)
-        return entry.outputs.give(progress.results[0], flat.tensors)
+        inputs.store(tensors, inputs.writes.written)
+        return entry.outputs.give(progress.results[0], tensors)
 
     def _capture(
         self,
-        key: _Key,
-        flat: Flattened,
+        call: _Call,
         inputs: CopiedInputs,
         first: FirstResult,
         progress: _Progress | None = None,
     ) -> _Entry:
-        graphed, context, device = self._graphed, self._context, self._device
-        graph_key = GraphKey(num_tokens=1, extra=(f"call {next(self._numbers)}", _described(flat)))
-        session = CaptureSession(device, context, self._pool, self._stream)
+        graphed, context = self._graphed, self._context
+        name = f"call {next(self._numbers)}"
+        graph_key = GraphKey(num_tokens=1, extra=(name, _described(call.flat)))
+        session = CaptureSession(self._device, context, self._pool, self._stream)
         span = context.run(self._mode, graph_key)
         try:
             with session, span, _no_autocast_cache():
@@ -526,7 +467,7 @@ class Graphed:
             graphed.release(graph_key)
             raise
         inputs.hold_weakly()
-        entry = self._entries[key] = _Entry(graph_key, span, inputs, outputs)
+        entry = self._entries[call.key] = _Entry(graph_key, span, inputs, outputs)
         if len(self._entries) > self._most:
             self._release(next(iter(self._entries)))
         return entry
@@ -568,14 +509,12 @@ class Graphed:
         num_graphs = self._refused[key]
         return num_graphs is None or len(self._entries) >= num_graphs
 
-    def _refuse(
-        self, key: _Key, flat: Flattened, error: Exception, *, is_raised: bool = False
-    ) -> None:
+    def _refuse(self, call: _Call, error: Exception, *, is_raised: bool = False) -> None:
         is_short = isinstance(error, (OutOfDeviceMemoryError, OutOfDeviceResourcesError))
-        self._refused[key] = len(self._entries) if is_short else None
+        self._refused[call.key] = len(self._entries) if is_short else None
         if len(self._refused) > _MOST_REFUSED:
             self._refused.popitem(last=False)
-        self._failures.append(f"{_described(flat)}: {type(error).__name__}: {error}")
+        self._failures.append(f"{_described(call.flat)}: {type(error).__name__}: {error}")
         if not is_raised:
             self._report(error)
 
@@ -674,6 +613,13 @@ def graphed(
 _Key = tuple[Any, ...]
 
 
+class _Call(NamedTuple):
+    key: _Key
+    flat: Flattened
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
 class _Entry(NamedTuple):
     graph_key: GraphKey
     span: AbstractContextManager[object]
@@ -682,13 +628,7 @@ class _Entry(NamedTuple):
 
 
 class _Latest:
-    """The previous call; comparing with it is faster than computing a signature.
-
-    Args:
-        key: key of its signature.
-        entry: the entry that it replayed.
-        flat: its arguments.
-    """
+    """The previous call; comparing with it is faster than computing a signature."""
 
     __slots__ = ("_grads", "_guard", "_structure", "entry", "key")
 
@@ -726,6 +666,18 @@ class _Progress:
     def __init__(self) -> None:
         self.num_run = 0
         self.results: list[Any] = []
+
+
+def _require_unchanged(call: _Call) -> None:
+    """Reject functions that change their arguments other than by writing into tensors."""
+    now = flatten(call.args, call.kwargs)
+    if (now.structure, layouts(now.tensors)) != call.key[:2] or any(
+        tensor is not before for tensor, before in zip(now.tensors, call.flat.tensors, strict=True)
+    ):
+        raise UnsupportedInputError(
+            "the function changes containers, shapes or plain values among its arguments, "
+            "which replays would not; return what is new"
+        )
 
 
 def _unkept(result: Any, inputs: CopiedInputs, tensors: list[Tensor], error: Exception) -> Any:
