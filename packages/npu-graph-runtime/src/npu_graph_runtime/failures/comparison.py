@@ -104,14 +104,9 @@ class _FoundError(BaseException):
 class Comparison:
     """The comparison of one call with its graphs.
 
-    Args:
-        graphed: as for `find_first_difference`; if the call goes on, none of them has to be called.
-        written: as for `find_first_difference`.
-        tolerance: relative and absolute tolerance, as for `find_first_difference`.
-        num_tokens: as for `find_first_difference`.
-        seconds: as for `find_first_difference`.
-        goes_on: whether the call continues after a difference. Memory that the eager run reads and
-            then changes is then restored before the replay.
+    Arguments are those of `find_first_difference`; the tolerance is relative and absolute. If
+    the call goes on, none of the callables has to be called, and memory that the eager run
+    reads and then changes is restored before the replay.
 
     Attributes:
         goes_on: whether the call continues after a difference, with the results of its graphs.
@@ -188,15 +183,14 @@ class Comparison:
         before = _Kept(self._state)
         result = self._eagerly(call.graphed.unwrap(), call.args, call.kwargs)
         self._wait(place, Side.EAGER)
-        eager, changed = _Kept(self._state), self._bring_back()
+        written = self._written()
         before.restore()
         self._replay(call.graph.replay, place)
 
         def finish() -> None:
             self._wait(place, Side.CAPTURED)
             self._compare(place, "", call.outputs, result, "result")
-            self._compare_kept(place, eager)
-            self._compare_changed(place, changed)
+            self._compare_written(place, written)
 
         if call.graphed.run_mode is RunMode.FULL:
             # The caller updates the graph behind its replay: it need not end before that.
@@ -241,15 +235,14 @@ class Comparison:
         before = _Kept(self._state)
         result = self._eagerly(call.function, call.args, call.kwargs)
         self._wait(place, Side.EAGER)
-        kept, changed = _Kept(self._state), self._bring_back()
+        written = self._written()
         before.restore()
         self._replay(eager.replay, place)
         self._wait(place, Side.CAPTURED)
         for path, value in leaves(result, "result"):
             self._compare(place, "", eager.results.get(path, value), value, path)
         self._compare(place, "argument", named, given, "", carries_on=True)
-        self._compare_kept(place, kept)
-        self._compare_changed(place, changed)
+        self._compare_written(place, written)
         walk.begin(_Kept(self._state))
         return result
 
@@ -290,7 +283,7 @@ class Comparison:
         walk = self._walk
         assert walk is not None  # noqa: S101
         self._wait(place, Side.EAGER)
-        eager, changed = _Kept(self._state), self._bring_back()
+        written = self._written()
         walk.before.restore()
         self._replay(segment.graph.replay, place)
         self._wait(place, Side.CAPTURED)
@@ -298,8 +291,7 @@ class Comparison:
             self._compare(place, f"{name}: ", part.result, result, "result", carries_on=True)
         for name, (captured, found) in seen.items():
             self._compare(place, "", captured, found, name, carries_on=True)
-        self._compare_kept(place, eager)
-        self._compare_changed(place, changed)
+        self._compare_written(place, written)
 
     # The two runs, and what comes of them.
 
@@ -318,8 +310,14 @@ class Comparison:
         preserved = self.preserved
         return contextlib.nullcontext() if preserved is None else preserved.looking(is_looking)
 
-    def _bring_back(self) -> dict[str, tuple[Tensor, Tensor]]:
-        return {} if self.preserved is None else self.preserved.bring_back()
+    def _written(self) -> list[tuple[str, Tensor, Tensor]]:
+        """Return names, tensors and values of what the eager run wrote, and undo other changes."""
+        kept = _Kept(self._state)
+        written = [(name, tensor, kept.values[name]) for name, tensor in kept.tensors.items()]
+        if self.preserved is not None:
+            changed = self.preserved.bring_back()
+            written += [(name, *pair) for name, pair in changed.items()]
+        return written
 
     def _replay(self, replay: Callable[[], object], place: str) -> None:
         # Eager functions inside one that is replayed are part of it.
@@ -387,13 +385,9 @@ class Comparison:
             raise _FoundError(difference)
         self.difference = self.difference or difference
 
-    def _compare_changed(self, place: str, changed: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-        for name, (tensor, eager) in changed.items():
+    def _compare_written(self, place: str, written: list[tuple[str, Tensor, Tensor]]) -> None:
+        for name, tensor, eager in written:
             self._compare(place, "", tensor, eager, name, carries_on=True)
-
-    def _compare_kept(self, place: str, eager: _Kept) -> None:
-        for name, tensor in eager.tensors.items():
-            self._compare(place, "", tensor, eager.values[name], name, carries_on=True)
 
     def _real(self, value: object) -> object:
         is_padded = isinstance(value, Tensor) and value.dim() and value.shape[0] == self._padded
