@@ -86,26 +86,22 @@ class KeyRecords:
     def guard(self, device: TaskDevice) -> None:
         """Let the device ask before each replay of the graph that is captured now, if it can."""
         if isinstance(device, GuardingDevice):
-            asked = self.replay_refusal if self.producers is None else self._produced_refusal
-            self.is_guarded = device.guard_replays(asked)
+            self.is_guarded = device.guard_replays(self.replay_refusal)
 
     def replay_refusal(self, expected: object) -> str | None:
         """Return why the graph of this key must not be replayed now, or None; record the replay.
 
-        Args:
-            expected: The owner of the graph whose step this thread runs, if any.
+        ``expected`` is the owner of the graph whose step this thread runs, if any.
         """
+        refusal = None if self.producers is None else self.producers.replay_refusal()
+        if refusal is not None:
+            return refusal
         owner = self.owner
         if expected is not owner and isinstance(expected, ReplayOwner):
             refusal = expected.refuse_other(self.key)
             if refusal is not None:
                 return refusal
         return None if owner is None else owner.note_replay()
-
-    def _produced_refusal(self, expected: object) -> str | None:
-        producers = self.producers
-        refusal = None if producers is None else producers.replay_refusal()
-        return self.replay_refusal(expected) if refusal is None else refusal
 
     def release(self) -> None:
         """Release the records; plans created from them become invalid."""

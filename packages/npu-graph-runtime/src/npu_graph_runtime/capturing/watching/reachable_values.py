@@ -62,15 +62,12 @@ class Place(NamedTuple):
     @property
     def is_weight(self) -> bool:
         """Whether it is a parameter or buffer of a module."""
-        return self.steps[-1][0] in {_parameter, _buffer}
+        getter, key = self.steps[-1]
+        return getter is _member and key[0] != "_modules"
 
 
 def reachable_values(root: object) -> Iterator[tuple[Place, object, object]]:
-    """Yield (place, holder, value) for each value reachable from a callable, nearest first.
-
-    Args:
-        root: a module, function, bound method, partial, or an object with attributes.
-    """
+    """Yield (place, holder, value) for each value reachable from an object, nearest first."""
     seen = {id(root)}
     waiting: deque[tuple[Place, object]] = deque([(Place("", ()), root)])
     num_objects = 0
@@ -118,13 +115,9 @@ def _parts(holder: Any, root: object) -> Iterator[tuple[str, Getter, Any, object
 
 def _module_parts(module: nn.Module) -> Iterator[tuple[str, Getter, Any, object]]:
     stored = vars(module)
-    for getter, part in (
-        (_parameter, "_parameters"),
-        (_buffer, "_buffers"),
-        (_submodule, "_modules"),
-    ):
+    for part in ("_parameters", "_buffers", "_modules"):
         for name, value in list(stored.get(part, {}).items()):
-            yield f".{name}", getter, name, value
+            yield f".{name}", _member, (part, name), value
     if _package(module) not in _OURS:
         yield from _attributes(module)
 
@@ -204,13 +197,6 @@ def _global(function: Any, name: str) -> Any:
     return function.__globals__[name]
 
 
-def _parameter(module: Any, name: str) -> Any:
-    return vars(module)["_parameters"][name]
-
-
-def _buffer(module: Any, name: str) -> Any:
-    return vars(module)["_buffers"][name]
-
-
-def _submodule(module: Any, name: str) -> Any:
-    return vars(module)["_modules"][name]
+def _member(module: Any, part_and_name: tuple[str, str]) -> Any:
+    part, name = part_and_name
+    return vars(module)[part][name]
