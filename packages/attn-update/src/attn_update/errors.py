@@ -92,10 +92,6 @@ class NativeUnavailableError(AttnUpdateError, RuntimeError):
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint for a mistyped name.
 
-    Args:
-        name: The unknown name.
-        known: All known names.
-
     Returns:
         Text such as ``did you mean 'a' or 'b'?``, or the list of all known names.
     """

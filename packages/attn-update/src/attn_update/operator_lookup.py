@@ -57,10 +57,7 @@ def check_argument_names(
 ) -> None:
     """Reject arguments that an operator does not have.
 
-    Args:
-        name: Name of the operator, as for `find_operator`.
-        arguments: Arguments by name.
-        managed: Arguments that the recorder passes, and the caller must not.
+    ``managed`` are passed by the recorder, and not by the caller.
 
     Raises:
         ArgumentError: An argument is unknown or managed.

@@ -64,12 +64,8 @@ class KeptMemoryError(GraphRuntimeError, ValueError):
 class UncapturableError(GraphRuntimeError, ValueError):
     """The eager run before a capture did work that cannot be captured.
 
-    Args:
-        message: readable text.
-        findings: the findings, in the order of the run.
-
     Attributes:
-        findings: as given.
+        findings: the findings, in the order of the run.
     """
 
     def __init__(self, message: str, findings: Sequence[CaptureFinding] = ()) -> None:
@@ -100,12 +96,8 @@ class RankFailedError(GraphRuntimeError):
 class ShadowDifferenceError(GraphRuntimeError):
     """The results of a step's graphs differ from those of its eager run.
 
-    Args:
-        message: readable text.
-        difference: the first difference.
-
     Attributes:
-        difference: as given.
+        difference: the first difference.
     """
 
     def __init__(self, message: str, difference: FirstDifference) -> None:

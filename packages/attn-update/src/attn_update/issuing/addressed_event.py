@@ -14,11 +14,8 @@ class AddressedEvent:
     """An event that is recorded once, when it is created.
 
     You may delete it while streams wait for it: CANN frees an event created for synchronisation
-    only when its work is done, which torch_npu also relies on.
-
-    Args:
-        calls: Calls of the device.
-        stream: Address of the stream to record on.
+    only when its work is done, which torch_npu also relies on. ``stream`` is the address of the
+    stream to record on.
 
     Raises:
         RuntimeError: The device rejected it.
@@ -45,11 +42,7 @@ class AddressedEvent:
 
 
 class AddressedEvents:
-    """Creates events on one device.
-
-    Args:
-        calls: The result of `AddressedDevice.native_calls`.
-    """
+    """Creates events on one device."""
 
     def __init__(self, calls: Mapping[str, int]) -> None:
         self._calls = DeviceCalls(calls)

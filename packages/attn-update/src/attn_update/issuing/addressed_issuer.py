@@ -20,19 +20,9 @@ if TYPE_CHECKING:
 class AddressedIssuer(OperatorIssuer):
     """Launches the updates of plans that an updater binds on one stream, all at once.
 
-    Updates of other plans are launched one by one. Its marks are events of the updater, which are
-    recorded and waited for without the device's launch queue.
-
-    Args:
-        device: Device of the stream.
-        stream: A stream that launches directly; owned by this object.
-        direct: The device, as one that creates such streams.
-        addressed: The device, as one that provides addresses.
-        calls: The result of its `native_calls`.
-        updater: Binds the plans.
-
-    Attributes:
-        stream: As given.
+    Updates of other plans are launched one by one. Its marks are events of the updater, which
+    are recorded and waited for without the device's launch queue. ``direct`` and ``addressed``
+    are the same device, by what it offers.
     """
 
     def __init__(

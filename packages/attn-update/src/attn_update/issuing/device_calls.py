@@ -21,10 +21,7 @@ _SYNCHRONIZES_STREAMS = ctypes.c_uint32(1)
 def find_call(calls: Mapping[str, int], name: str, result: type = ctypes.c_int) -> Call:
     """Return a C function with any parameters that releases the GIL.
 
-    Args:
-        calls: Maps names to addresses.
-        name: Name of the function.
-        result: The C type that it returns; a null ``c_void_p`` is None.
+    ``result`` is the C type that it returns; a null ``c_void_p`` is None.
 
     Raises:
         ValueError: The device did not provide its address.

@@ -38,11 +38,6 @@ def choose_issuer(
 ) -> tuple[OperatorIssuer, UpdaterName | Updater, str]:
     """Return an issuer on a new stream of a device, its updater, and why it uses that updater.
 
-    Args:
-        device: Device of the stream.
-        updater: The updater to use; an `Updater` object is used as it is.
-        native_folder: Folder of built files of the native updater; by default that of its build.
-
     Raises:
         LaneError: The device does not support the choice, or there is no such choice.
         NativeUnavailableError: ``native`` was chosen and cannot be built here.

@@ -66,9 +66,6 @@ class BoundLaunches(ABC):
     def take(self, parameters: StepParameters) -> Changes | None:
         """Check the arguments of a step and store them in the launches, if that is fast.
 
-        Args:
-            parameters: Step parameters for the key that was bound.
-
         Returns:
             For each slot, an empty mapping if its launches got other lengths than before, or
             tensors in other memory. Pass this to the next `run`, or pass all values of a later
@@ -115,9 +112,5 @@ class Updater(ABC):
         """
 
     def replay_events(self, calls: Mapping[str, int]) -> AddressedEvents | NativeEvents:
-        """Return a factory of events after replays; CANN keeps each until nothing waits for it.
-
-        Args:
-            calls: The result of the device's `native_calls`.
-        """
+        """Return a factory of events after replays; CANN keeps each until nothing waits for it."""
         return AddressedEvents(calls)

@@ -185,11 +185,8 @@ def read_geometry(
 ) -> AttentionGeometry:
     """Return the length rules that follow from the arguments of a launch.
 
-    Args:
-        arguments: The launch's arguments; reads ``query``, ``key``, ``input_layout``,
-            ``block_table``, ``block_size``, ``atten_mask`` and ``sparse_mode``.
-        query_lengths: The query lengths of the captured launch, or None.
-        key_lengths: The key lengths of the captured launch, or None.
+    Reads ``query``, ``key``, ``input_layout``, ``block_table``, ``block_size``, ``atten_mask``
+    and ``sparse_mode``. The lengths are those of the captured launch.
 
     Raises:
         ArgumentError: The layout is unknown, or a tensor is missing.

@@ -351,11 +351,7 @@ def check_block_table(
 ) -> torch.Tensor:
     """Return the block table of a step, which must have the captured form.
 
-    Args:
-        value: The value of the step.
-        geometry: Geometry of the captured launch.
-        rows: The number of sequences of the step if fewer rows suffice; 0 if they do not.
-        what: Name of the step in errors.
+    ``rows`` is the number of sequences of the step if fewer rows suffice; 0 if they do not.
 
     Raises:
         StepParameterError: It has another form, or the launch was captured without paging.

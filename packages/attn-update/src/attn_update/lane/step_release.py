@@ -45,14 +45,7 @@ class StepRelease:
 def release_alone(
     release: StepRelease, device: TaskDevice, call: Callable[..., None], *arguments: Any
 ) -> None:
-    """Release the graph; run it in a separate thread, because signal handlers run on the first.
-
-    Args:
-        release: Receives the progress.
-        device: The device to bind the thread to, if necessary.
-        call: Function that releases.
-        arguments: Arguments of `call`.
-    """
+    """Release the graph; run it in a separate thread, because signal handlers run on the first."""
     try:
         bind_thread(device)
         call(*arguments)

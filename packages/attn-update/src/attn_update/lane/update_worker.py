@@ -39,9 +39,6 @@ class UpdateWorker:
 
     When the process ends, pending tasks run first.
 
-    Args:
-        device: The device to bind the thread to, if necessary.
-
     Attributes:
         submit: Queues a task. It is one C call, so an exception of a signal handler comes before or
             after it, and never leaves half a task.

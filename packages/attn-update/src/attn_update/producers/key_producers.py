@@ -27,16 +27,11 @@ if TYPE_CHECKING:
 class KeyProducers:
     """The producers of one graph, in the order of their stages. Fits `LayerProducers`.
 
-    Args:
-        key: Of the graph.
-        device: Runs it.
-        producers: Checked here.
-        captured: Whether they are captured into the graph.
-        on_release: Called when the recorder forgets the key.
+    `on_release` is called when the recorder forgets the key.
 
     Attributes:
-        key: As given.
-        captured: As given.
+        key: Of the graph.
+        captured: Whether they are captured into the graph.
         stages: The producers of each stage, by its number.
         events: Beside the graph: the external event that the graph waits for, by stage, for each
             stage that a layer reads.

@@ -35,12 +35,7 @@ DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
 
 
 def number_layers(operator: str, position: int) -> str:
-    """Return a layer name from the position of the launch in its capture.
-
-    Args:
-        operator: The operator that was called.
-        position: Number of launches that the capture recorded before.
-    """
+    """Return a layer name from the position of the launch in its capture."""
     return f"{operator.partition('.')[0].rpartition('::')[2]}.{position}"
 
 

@@ -16,10 +16,7 @@ class LayerProducers(Protocol):
     ) -> None:
         """Let the current stream wait for those producers whose buffers a layer reads.
 
-        Args:
-            layer_name: Of the layer that is captured next.
-            arguments: What it is launched with, by name.
-            metadata: Those arguments that have to be made by a producer.
+        A producer has to make the arguments named in ``metadata``.
 
         Raises:
             RecordingError: No producer makes one of these.

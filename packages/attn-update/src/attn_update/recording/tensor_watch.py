@@ -24,9 +24,7 @@ class TensorWatch:
     def add(self, tensor: torch.Tensor, name: str) -> None:
         """Watch the memory of a tensor; tensors that share memory are watched once.
 
-        Args:
-            tensor: The tensor; not kept alive.
-            name: Its name in `dead` when its memory is freed.
+        The tensor is not kept alive; `dead` gets the name when its memory is freed.
         """
         storage = tensor.untyped_storage()
         known = self._references.get(id(storage))

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class WeakTensors:
-    """Replaces tensors by weak references, the same tensor by the same reference.
-
-    Args:
-        device: Creates the references, which do not keep memory alive.
-    """
+    """Replaces tensors by weak references, the same tensor by the same reference."""
 
     def __init__(self, device: TaskDevice) -> None:
         self._device = device

@@ -40,10 +40,8 @@ class Workspace:
     def take(self, needed_bytes: int, *, stream_index: int, device: torch.device) -> torch.Tensor:
         """Return a buffer of at least `needed_bytes`, uint8, which lives until `clear`.
 
-        Args:
-            needed_bytes: Bytes that the launch needs.
-            stream_index: Index of the graph's stream that the launch is captured on.
-            device: Device of the buffer.
+        ``stream_index`` is that of the stream, among those of the graph, that the launch is
+        captured on.
         """
         self.measure(needed_bytes)
         while len(self._buffers) <= stream_index:

@@ -77,11 +77,7 @@ def layouts(tensors: list[Tensor]) -> tuple[Hashable, ...]:
 
 
 def modes(device_type: str) -> tuple[Hashable, ...]:
-    """Return the modes of torch that influence what a function launches.
-
-    Args:
-        device_type: device type of the graphs' tensors.
-    """
+    """Return the modes of torch that influence what a function launches."""
     is_autocast = torch.is_autocast_enabled(device_type)
     return (
         torch.is_grad_enabled(),
@@ -105,9 +101,7 @@ def unsupported(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 def rebuilt(value: Any, tensors: Iterator[Tensor]) -> Any:
     """Return nested values with other tensors, in new containers.
 
-    Args:
-        value: a value whose types :func:`flatten` supports.
-        tensors: one for each tensor in ``value``, in order.
+    ``tensors`` has one for each tensor in ``value``, in order.
 
     Raises:
         TypeError: A container cannot be rebuilt from its items.

@@ -40,12 +40,7 @@ class Writes(NamedTuple):
 class CopiedInputs:
     """Buffers with the layouts of one call's tensors, and arguments that contain these buffers.
 
-    Args:
-        args: positional arguments of the call.
-        kwargs: keyword arguments of the call.
-        tensors: the tensors in both, in order.
-        device: device of the graphs.
-        uncopied: indices of tensors that are not copied: the graph uses their memory.
+    The graph uses the memory of ``uncopied`` tensors, given by their indices, itself.
 
     Attributes:
         args: positional arguments for the capture and its replays.
@@ -117,13 +112,7 @@ class CopiedInputs:
     def note_written(
         self, changed: AbstractSet[int], memory: CapturedMemory | BakedMemory, tensors: list[Tensor]
     ) -> None:
-        """Store what a call of the function writes.
-
-        Args:
-            changed: tensors that have certainly changed.
-            memory: existing memory that it uses and writes.
-            tensors: tensors of the call.
-        """
+        """Store what a call of the function writes."""
         addresses = {index: memory_of(tensors[index]) for index in self._copied}
         written = changed | {index for index in self._copied if addresses[index] in memory.written}
         others = memory.addresses | {memory_of(tensors[index]) for index in self._uncopied}

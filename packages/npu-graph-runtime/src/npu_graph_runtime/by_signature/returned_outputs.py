@@ -22,10 +22,6 @@ _Plan: TypeAlias = "Callable[[Sequence[Tensor], Sequence[Tensor], Sequence[Tenso
 class FirstResult:
     """The result of an eager call, without keeping its memory alive.
 
-    Args:
-        result: nested tensors and plain values.
-        device: device of the tensors.
-
     Raises:
         UnsupportedInputError: A replay cannot return a value.
     """
@@ -76,15 +72,10 @@ class FirstResult:
 class ReturnedOutputs:
     """Returns the results of one graph.
 
-    A result that is an argument is returned as the argument of the call, a view of an argument as a
-    view of it, and a tensor that the function keeps elsewhere as that tensor. All others are in the
-    graph's memory.
-
-    Args:
-        result: result of the captured call; not kept.
-        first: result of the preceding eager call.
-        buffers: input buffers, one for each tensor of a call.
-        is_copied: whether tensors in the graph's memory are copied.
+    A result that is an argument is returned as the argument of the call, a view of an argument
+    as a view of it, and a tensor that the function keeps elsewhere as that tensor. All others
+    are in the graph's memory. They are copied if ``is_copied``. The result of the captured call
+    is not kept.
 
     Attributes:
         others: returned memory that belongs to neither the graph nor the arguments.

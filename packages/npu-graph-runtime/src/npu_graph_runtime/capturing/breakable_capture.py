@@ -228,13 +228,7 @@ class SegmentedGraph:
 class SegmentRecorder:
     """Captures one call in segments.
 
-    Args:
-        device: device that captures and replays.
-        pool: a memory pool of ``device`` for all segments.
-        stream: the capture stream, which is the current one.
-        subject: what is captured, for messages.
-        watch: records the memory that the capture allocates and uses.
-        after_segment: called after each captured segment has ended and was replayed.
+    ``stream`` is the current stream.
 
     Attributes:
         num_run: number of replayed segments and called functions, including failed ones.

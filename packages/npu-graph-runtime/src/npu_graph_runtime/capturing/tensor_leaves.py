@@ -63,10 +63,6 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
 def map_items(value: Any, function: Callable[[Any], Any]) -> Any:
     """Return a new container of the same type with other items.
 
-    Args:
-        value: a list, tuple, dict or dataclass instance, or an object of a derived class.
-        function: returns the replacement of one item.
-
     Raises:
         TypeError: The type cannot be rebuilt from its items.
     """

@@ -30,9 +30,6 @@ class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     Entered while a segment is captured, if there is such memory. Memory is identified by its
     storage.
     Memory that a C++ operator keeps internally, or that no operator reads, is not seen.
-
-    Args:
-        subject: what is captured, for messages.
     """
 
     def __init__(self, subject: str) -> None:
@@ -48,11 +45,7 @@ class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def made_by(self, name: str) -> Iterator[None]:
-        """Track the memory that is allocated in the block.
-
-        Args:
-            name: name of the function that runs eagerly there, for messages.
-        """
+        """Track the memory that is allocated in the block, in which this function runs eagerly."""
         self._eager = name
         try:
             with self:
@@ -72,10 +65,6 @@ class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
 
     def check(self, value: Any, reader: str) -> None:
         """Reject tensors of a value whose memory was allocated and not returned.
-
-        Args:
-            value: nested arguments or results.
-            reader: what reads them at each replay, for messages.
 
         Raises:
             EagerSegmentError: A tensor is in such memory.

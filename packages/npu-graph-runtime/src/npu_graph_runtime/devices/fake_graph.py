@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 class Launch:
     """One operator call that can be run again with the same arguments.
 
-    Args:
-        function: the operator overload.
-        args: positional arguments; tensors in them are read at their addresses.
-        kwargs: keyword arguments.
-        outputs: tensors that each run overwrites with the results; none for an operator that
-            writes its arguments.
+    Tensors among the arguments are read at their addresses. Each run overwrites ``outputs``
+    with the results; an operator that writes its arguments has none.
 
     Attributes:
-        function: as given.
+        function: the operator overload.
     """
 
     __slots__ = ("_args", "_kwargs", "_outputs", "function")

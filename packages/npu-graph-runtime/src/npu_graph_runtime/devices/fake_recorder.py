@@ -31,11 +31,6 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     On a free stream an operator runs at once. On a stream that is capturing, that is updating a
     task group, or that waits for something, it is recorded instead.
-
-    Args:
-        current: returns the current stream.
-        is_running: returns whether the thread is running recorded work.
-        available: returns the bytes that may still be allocated.
     """
 
     def __init__(

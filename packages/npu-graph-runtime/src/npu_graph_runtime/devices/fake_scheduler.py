@@ -46,16 +46,12 @@ class FakeScheduler:
     """Runs the work of all queues on the thread that adds to one of them.
 
     Work runs as soon as nothing before it in its queue waits, so the order is deterministic. A
-    failed kernel is reported by the next synchronisation, as on a device.
-
-    Args:
-        deadlock_timeout: seconds for which a synchronisation lets other host threads add work
-            before it reports a deadlock.
-        is_held: whether work runs only in :meth:`advance` and in synchronisations.
+    failed kernel is reported by the next synchronisation, as on a device. The arguments are those
+    of `FakeDevice`.
 
     Attributes:
         lock: lock for changes of queues or events.
-        is_held: as given.
+        is_held: whether work runs only in :meth:`advance` and in synchronisations.
         capturing: what is being captured, for messages; ``None`` for nothing.
         num_synchronizations: how often the host has waited.
     """
@@ -99,11 +95,7 @@ class FakeScheduler:
                 self._launches.popleft()()
 
     def advance(self, random: Random, num_items: int | None) -> int:
-        """Run pending work, each item from a random queue among those that can run.
-
-        Args:
-            random: chooses the queues, and how much of the launch queue moves on.
-            num_items: number of items; ``None`` for all that can ever run.
+        """Run pending work, each item from a random queue; see `FakeDevice.advance`.
 
         Returns:
             Number of items that ran: fewer than requested if nothing more can run.
@@ -123,11 +115,7 @@ class FakeScheduler:
         return count
 
     def synchronize(self, subject: str, is_done: Callable[[], bool]) -> None:
-        """Block the host until a condition is true.
-
-        Args:
-            subject: what is synchronised, for messages.
-            is_done: the condition, tested after all work that can run has run.
+        """Block the host until a condition is true after all work that can run has run.
 
         Raises:
             RuntimeError: Something is being captured, or a kernel failed earlier.

@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 class FakeStream:
     """An in-order queue of a fake device; created by ``FakeDevice.create_stream``.
 
-    Args:
-        scheduler: runs its work.
-        current: returns the current stream.
-        is_direct: whether work bypasses the device's launch queue.
-
     Attributes:
-        is_direct: as given.
+        is_direct: whether work bypasses the device's launch queue.
         capture: the graph that this stream is being captured into, or ``None``.
         group: the open task group, or ``None``.
         update: the open task update with the launches so far, or ``None``.

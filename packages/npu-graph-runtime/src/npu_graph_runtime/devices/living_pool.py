@@ -37,11 +37,7 @@ class LivingPool(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have any
 
 
 class LivingPools:
-    """The pools of one device.
-
-    Args:
-        make: returns a new handle of the device.
-    """
+    """The pools of one device."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make

@@ -24,16 +24,10 @@ CaptureErrorMode: TypeAlias = Literal["global", "thread_local", "relaxed"]
 class NativeDevice(GuardedReplays):
     """A device of ``torch.npu`` or ``torch.cuda``, which becomes the current one of the thread.
 
-    Args:
-        native: the module of torch.
-        kind: type of the torch device.
-        index: device index; the device exists.
-        capture_error_mode: which threads' unsafe calls break a capture.
-
     Attributes:
         name: ``<kind>:<index>``.
         torch_device: the same as a torch device.
-        index: as given.
+        index: device index.
     """
 
     def __init__(

@@ -15,15 +15,10 @@ if TYPE_CHECKING:
 def wait_for_device(
     device: GraphDevice, *, seconds: float, subject: str
 ) -> GraphRuntimeError | None:
-    """Block the host until the device is done, and return what went wrong.
+    """Block the host until all streams of the device are done, and return what went wrong.
 
     A separate thread waits, because waiting for a hung device does not end; in that case the thread
     remains.
-
-    Args:
-        device: the device; all of its streams are waited for.
-        seconds: time limit.
-        subject: what the device runs, for messages.
 
     Returns:
         ``None`` if all went well, a `DeviceTimeoutError` if the time was not enough, or the error

@@ -83,11 +83,7 @@ def compare_values(
 ) -> dict[str, object] | None:
     """Compare two values, on the host.
 
-    Args:
-        captured: value of the replay; a tensor on any device, or any object.
-        eager: value of the eager run. Elements equal to `unwritten_value` are not compared.
-        rtol: tolerated difference of floats, relative to the eager value.
-        atol: tolerated absolute difference of floats.
+    Elements of ``eager`` equal to `unwritten_value` are not compared; ``rtol`` is relative to it.
 
     Returns:
         The attributes of the `FirstDifference`, or ``None`` if the values are equal. Objects other

@@ -108,13 +108,7 @@ class CaptureAllocations:
         num_bytes: Iterable[int],
         earlier: Sequence[Sequence[int]],
     ) -> list[int]:
-        """Repeat the allocations in a model, and return their addresses there.
-
-        Args:
-            model: model of the allocator.
-            num_bytes: requested bytes for each allocation.
-            earlier: addresses of the allocations of earlier captures, in order.
-        """
+        """Repeat the allocations in a model, and return their addresses there."""
         sizes = iter(num_bytes)
         own: list[int] = []
         for step in self.steps:

@@ -61,9 +61,6 @@ class CaptureMeter:
       long as it has room for them besides what the size needs while it runs, which shrinks with the
       size.
 
-    Args:
-        device: the measured device.
-
     Attributes:
         tells_streams: whether the device reports its remaining streams; otherwise none are counted.
         free: what the device had left when the meter was created.

@@ -238,10 +238,5 @@ class CapturePlanner:
 
 
 def evenly(sizes: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return some of the ordered sizes, including the last, spaced as evenly as possible.
-
-    Args:
-        sizes: sizes in any order.
-        number: how many, at most all.
-    """
+    """Return some of the ordered sizes, including the last, spaced as evenly as possible."""
     return tuple(sizes[-(-len(sizes) * place // number) - 1] for place in range(1, number + 1))

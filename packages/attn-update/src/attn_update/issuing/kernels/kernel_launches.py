@@ -84,13 +84,8 @@ class KernelLaunches(BoundLaunches):
     ) -> None:
         """Append a launch.
 
-        Args:
-            signature: Signature of the kernel.
-            values: Values of all arguments of its operator, including defaults.
-            workspace: Workspace on the device.
-            group: Address of the task group.
-            event: Address that sets the external event after it.
-            slot: Index of the step's changes that apply to it.
+        ``values`` has all arguments of the operator, defaults too. ``group`` and ``event``
+        are addresses; ``slot`` is the index of those changes of a step that apply to it.
 
         Raises:
             ValueError: A value is invalid for its parameter, or a function is missing.

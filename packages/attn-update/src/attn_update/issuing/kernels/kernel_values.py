@@ -32,11 +32,7 @@ _OUTPUTS = (ParameterType.FIRST_OUTPUT, ParameterType.SECOND_OUTPUT)
 
 
 class KernelValues:
-    """Creates values of parameters, and keeps the constant ones alive.
-
-    Args:
-        library: Creates the CANN objects.
-    """
+    """Creates values of parameters, and keeps the constant ones alive."""
 
     def __init__(self, library: KernelLibrary) -> None:
         self._library = library
@@ -88,10 +84,6 @@ class KernelValues:
 
 class KernelVariable:
     """A value that steps replace, for all launches that use its argument.
-
-    Args:
-        parameter: Its parameter.
-        values: Creates the values it is set to.
 
     Attributes:
         argument: The argument for calls; each call reads the current value.

@@ -67,9 +67,8 @@ class NativeUpdater(Updater):
     def load(cls, folder: Path | None = None, compiler: str | None = None) -> NativeUpdater:
         """Build the extension if necessary (some 15 s), and load it.
 
-        Args:
-            folder: Folder of the built files; by default ``~/.cache/attn-update``.
-            compiler: By default the first of g++, c++ and clang++ on the path.
+        The arguments are those of `build_native`; the default folder is
+        ``~/.cache/attn-update``.
 
         Raises:
             NativeUnavailableError: It cannot be built or loaded here.
@@ -89,24 +88,14 @@ class NativeUpdater(Updater):
         return cls(module)
 
     def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        """Return a factory of events after replays.
-
-        Args:
-            calls: The result of the device's `native_calls`.
-        """
+        """Return a factory of events after replays."""
         events: ReplayEvents = self._module.ReplayEvents(dict(calls))
         return events
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
     ) -> NativeLaunches:
-        """Convert the arguments of all launches of a plan to C++.
-
-        Args:
-            plan: The plan; `PlannedUpdate.launch` is read now and not later.
-            device: Device of the plan.
-            calls: The result of the device's `native_calls`.
-        """
+        """Convert the arguments of all launches of a plan to C++."""
         kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
         launches: Launches = self._module.Launches(dict(calls), dict(kernels))
         for update in plan.updates:

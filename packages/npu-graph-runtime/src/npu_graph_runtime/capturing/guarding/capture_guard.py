@@ -50,16 +50,9 @@ class GuardedRun:
     """One eager run of a function that is about to be captured.
 
     A :class:`~npu_graph_runtime.capturing.capture_session.BreakListener`: functions between the
-    segments of a breakable capture are not watched.
-
-    Args:
-        function: the function to be captured.
-        watch: watch of this run; it records the memory that the run allocates and keeps.
-        device: device whose values the host must not read.
-        subject: what is captured, for messages.
-        guard: what to do with findings.
-        host: decides which tensors are on the host; by default those of another device.
-        codes: receives the code of each function that is called.
+    segments of a breakable capture are not watched. ``host`` decides which tensors are on the
+    host, by default those of another device than ``device``. ``codes`` receives the code of
+    each function that is called.
 
     Attributes:
         operators: inspects each operator.
@@ -129,14 +122,7 @@ class GuardedRun:
         warnings.warn(problem, RuntimeWarning, stacklevel=7)
 
     def add(self, kind: FindingKind, operator: str, place: ProgramPlace, detail: str = "") -> None:
-        """Add a finding; only one of each kind per line.
-
-        Args:
-            kind: the kind of problem.
-            operator: the operator or function that causes it.
-            place: its source line.
-            detail: details for messages.
-        """
+        """Add a finding; only one of each kind per line."""
         if not self._watch.memory.is_looking:
             return
         key = (kind, place.file, place.line)

@@ -33,12 +33,8 @@ def watched_host_calls(
 ) -> Iterator[None]:
     """Watch the calls of this thread in the block.
 
-    A profiler that is already active, such as ``cProfile``, does not see the block.
-
-    Args:
-        add: called with the effect, the name and the place of each call.
-        is_on_host: whether a tensor is on the host, and may be printed.
-        codes: receives the code of each function of the program that is called.
+    A profiler that is already active, such as ``cProfile``, does not see the block. ``codes``
+    receives the code of each function of the program that is called.
     """
 
     def see(frame: FrameType, event: str, argument: Any) -> None:

@@ -29,8 +29,7 @@ class HostTensors(Protocol):
 class TensorsBesideADevice:
     """Treats CPU tensors as host tensors, unless the CPU is the device; then there are none.
 
-    Args:
-        device: device of the run. The memory of the fake device is CPU memory.
+    The memory of the fake device is CPU memory.
 
     Attributes:
         is_elsewhere: whether it is another device than the CPU.

@@ -27,12 +27,7 @@ _MASKS = frozenset({torch.bool, torch.uint8})
 
 
 class OperatorFindings:
-    """Inspects each operator of a run.
-
-    Args:
-        add: called with each finding: its kind, the operator, the place and a detail.
-        host: decides which tensors are on the host.
-    """
+    """Inspects each operator of a run."""
 
     def __init__(
         self, add: Callable[[FindingKind, str, ProgramPlace, str], None], host: HostTensors
@@ -107,13 +102,8 @@ class OperatorFindings:
     ) -> None:
         """Inspect a copy between host and device; other copies are fine.
 
-        Args:
-            operator: the operator that copies.
-            place: its source line.
-            source: the source tensor.
-            target: the target tensor, unless the operator allocates it.
-            is_to_host: whether the target is on the host, if there is no target tensor.
-            is_async: whether the host may continue.
+        ``is_to_host`` says where the target is if the operator allocates it; ``is_async``,
+        whether the host may continue.
         """
         if target is not None:
             is_to_host = self._is_on_host(target)

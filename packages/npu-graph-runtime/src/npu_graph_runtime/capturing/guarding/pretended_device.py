@@ -33,9 +33,6 @@ class PretendedDevice(TorchFunctionMode):
     or ``"cuda"``, the CPU is used. For all other tensors, the function sees a device of torch's
     out-of-tree backend, whose name is ``npu`` once torch_npu is imported.
 
-    Args:
-        add: called with each finding: its kind, the function, the place and a detail.
-
     Attributes:
         is_elsewhere: false: operators see the CPU as the device of all tensors.
         operators: inspects copies; set it before the mode is entered.

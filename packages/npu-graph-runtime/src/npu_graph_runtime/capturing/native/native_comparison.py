@@ -43,10 +43,6 @@ _TIME_LIMIT_SECONDS = 120
 class NativeComparison:
     """Compares the inputs of replays in C. Created by :func:`find_native_comparison`.
 
-    Args:
-        path: the built extension module.
-        offset: offset of torch's own tensor in a Python tensor, in bytes.
-
     Raises:
         ImportError: The module cannot be loaded.
     """

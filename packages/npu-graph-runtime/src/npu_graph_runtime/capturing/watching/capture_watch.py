@@ -91,13 +91,8 @@ class CallableWatch:
     ) -> CaptureWatch:
         """Return a watch for one capture.
 
-        Args:
-            device: device whose memory is watched.
-            args: positional arguments of the capture, whose memory is compared as inputs.
-            kwargs: keyword arguments of the capture, whose memory is compared as inputs.
-            of_pool: memory allocated in captures of the same session.
-            subject: what is captured, for messages.
-            is_for_replays: false if nothing is captured, so that freed memory concerns no graph.
+        Memory of the arguments is compared as that of inputs. ``is_for_replays`` is false
+        if nothing is captured, so that freed memory concerns no graph.
         """
         freed = self.freed if is_for_replays else []
         given = [tensor for _, tensor in tensor_leaves((*args, *kwargs.values()), "")]
@@ -162,10 +157,7 @@ class CaptureWatch:
     def end_eager(self, name: str, arguments: object, result: object) -> None:
         """Record that it has ended.
 
-        Args:
-            name: name of the function, for messages.
-            arguments: its arguments, which each replay passes again.
-            result: its result, which the graph keeps.
+        Each replay passes the arguments again, and the graph keeps the result.
         """
         self.memory.use(arguments, f"the call of {name}")
         self.memory.write(arguments, f"the call of {name}")
@@ -272,14 +264,6 @@ class CaptureWatch:
 class BakedMemory:
     """Memory that one graph uses but does not own.
 
-    Args:
-        watch: the watch of the callable.
-        weights: the places of the weights.
-        used: memory that existed before.
-        places: where the callable has tensors on it, by the identity of the storage.
-        subject: what was captured, for messages.
-        memory: the writes of the capture.
-
     Attributes:
         written: addresses of memory that each replay writes, including that of arguments.
         written_elsewhere: an operator that writes memory of another device, which replays do not
@@ -323,9 +307,7 @@ class BakedMemory:
     def check(self, *, doing: str = "replaying", everything: bool = False) -> None:
         """Compare everything with the capture.
 
-        Args:
-            doing: the current operation, for messages.
-            everything: also compare places that an engine may rebind at each step.
+        With ``everything``, also compare places that an engine may rebind at each step.
 
         Raises:
             ReplacedWeightError: Memory was freed or moved, or a weight is another tensor.

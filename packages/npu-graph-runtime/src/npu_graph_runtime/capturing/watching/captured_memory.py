@@ -35,13 +35,9 @@ _SCRATCH_ARGUMENT = "workspace"
 class MadeMemory:
     """Memory that was allocated inside a capture.
 
-    Args:
-        tensor: the first tensor on it; not kept alive.
-        made_by: operator, file and line.
-
     Attributes:
         described: the first tensor, for messages.
-        made_by: as given.
+        made_by: operator, file and line.
         is_scratch: whether operators used it only as their workspace.
     """
 
@@ -68,17 +64,14 @@ class MadeMemory:
 class UsedMemory:
     """Existing memory that operators of a capture use.
 
-    Args:
-        tensor: the first tensor seen on it; not kept alive.
-        used_by: operator, file and line, or what else uses it.
-        freed: receives a weak reference when the memory is freed.
+    ``freed`` receives a weak reference when the memory is freed.
 
     Attributes:
         tensor: the tensor, if that object still exists. It may be on other memory now.
         address: address of the first tensor.
         storage_address: address of the memory.
         described: the first tensor, for messages.
-        used_by: as given.
+        used_by: operator, file and line, or what else uses it.
     """
 
     __slots__ = ("address", "described", "storage", "storage_address", "tensor", "used_by")
@@ -172,12 +165,7 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         }
 
     def use(self, value: Any, used_by: str) -> None:
-        """Record tensors that the capture uses outside operators.
-
-        Args:
-            value: nested tensors.
-            used_by: what uses them at each replay, for messages.
-        """
+        """Record tensors that the capture uses outside operators."""
         for part in plain_leaves(value):
             self._use(part, lambda: used_by)
 

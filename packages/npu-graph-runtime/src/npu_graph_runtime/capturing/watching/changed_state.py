@@ -25,9 +25,6 @@ class ChangedState:
 
     Covers numbers, strings, sizes of lists, dicts and sets, and which tensor is where, in modules,
     objects, closures, global variables and classes of the model.
-
-    Args:
-        roots: the function and its arguments, by their names in messages.
     """
 
     def __init__(self, roots: Mapping[str, object]) -> None:

@@ -51,11 +51,7 @@ class ProgramPlace(NamedTuple):
 
 
 def program_frame(frame: FrameType | None = None) -> FrameType | None:
-    """Return the nearest frame in the program.
-
-    Args:
-        frame: frame to begin with; ``None`` for the caller.
-    """
+    """Return the nearest frame in the program, from a frame or from the caller on."""
     found = frame or inspect.currentframe()
     while found is not None and is_of_torch(found.f_code.co_filename):
         found = found.f_back

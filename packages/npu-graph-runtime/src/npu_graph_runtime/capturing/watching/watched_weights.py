@@ -63,9 +63,7 @@ def weights_of(function: object) -> NamedTensors:
 class WatchedWeights:
     """Reads weights, and notices when memory of one is freed.
 
-    Args:
-        read: returns the current weights.
-        freed: receives a weak reference when memory is freed, on the thread that frees it.
+    ``freed`` receives a weak reference to the memory, on the thread that frees it.
     """
 
     def __init__(self, read: NamedTensors, freed: list[object]) -> None:
@@ -88,11 +86,6 @@ class WatchedWeights:
         self, baked: Mapping[str, WeightPlace], subject: str, *, doing: str = "replaying"
     ) -> None:
         """Compare the weights with those of a capture.
-
-        Args:
-            baked: the result of :meth:`baked` at the capture.
-            subject: what was captured, for messages.
-            doing: the current operation, for messages.
 
         Raises:
             ReplacedWeightError: A weight is at another address, has another layout, or is gone.
