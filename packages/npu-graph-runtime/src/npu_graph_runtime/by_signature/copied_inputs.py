@@ -11,6 +11,7 @@ from torch import Tensor
 
 from npu_graph_runtime.by_signature.call_signature import flatten, rebuilt
 from npu_graph_runtime.capturing.fresh_memory import bytes_of, memory_of
+from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory, describe
 from npu_graph_runtime.capturing.weak_tensor import weak_tensor
 from npu_graph_runtime.errors import UnsupportedInputError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from npu_graph_runtime.capturing.watching.capture_watch import BakedMemory
-    from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
     from npu_graph_runtime.device import GraphDevice
 
 
@@ -199,8 +199,7 @@ def _require_copied(tensor: Tensor, device: GraphDevice) -> None:
         problem = "has elements that share memory; pass a contiguous copy"
     else:
         return
-    text = f"a tensor of {tensor.dtype}, shape {tuple(tensor.shape)}"
-    raise UnsupportedInputError(f"{text} {problem}")
+    raise UnsupportedInputError(f"{describe(tensor)} {problem}")
 
 
 def _buffer(tensor: Tensor) -> Tensor:

@@ -62,12 +62,7 @@ class Launch:
 
 
 class FakeTaskGroup:
-    """The launches between the begin and the end of a task group.
-
-    Attributes:
-        graph: the graph that the launches belong to.
-        launches: the launches in order.
-    """
+    """The launches of a graph between the begin and the end of a task group, in order."""
 
     def __init__(self, graph: FakeGraph) -> None:
         self.graph = graph
@@ -81,11 +76,7 @@ class FakeTaskGroup:
 
 
 class FakeMemoryPool:
-    """The memory that captured graphs share; counts bytes, and never reuses them.
-
-    Attributes:
-        allocated: bytes that live graphs use.
-    """
+    """The memory that captured graphs share; counts the bytes of live ones, and reuses none."""
 
     def __init__(self) -> None:
         self.allocated = 0

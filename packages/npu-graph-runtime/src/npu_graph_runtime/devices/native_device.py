@@ -22,13 +22,7 @@ CaptureErrorMode: TypeAlias = Literal["global", "thread_local", "relaxed"]
 
 
 class NativeDevice(GuardedReplays):
-    """A device of ``torch.npu`` or ``torch.cuda``, which becomes the current one of the thread.
-
-    Attributes:
-        name: ``<kind>:<index>``.
-        torch_device: the same as a torch device.
-        index: device index.
-    """
+    """A device of ``torch.npu`` or ``torch.cuda``, which becomes the current one of the thread."""
 
     def __init__(
         self, native: Any, kind: str, index: int, capture_error_mode: CaptureErrorMode

@@ -8,6 +8,7 @@ import enum
 import torch
 from torch import Tensor
 
+from npu_graph_runtime.capturing.watching.captured_memory import describe
 from npu_graph_runtime.failures.unwritten_memory import unwritten_value
 
 
@@ -140,6 +141,4 @@ def _elements(
 
 
 def _described(value: object) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor of {value.dtype}, shape {tuple(value.shape)}"
-    return repr(value)
+    return describe(value) if isinstance(value, Tensor) else repr(value)

@@ -19,6 +19,7 @@ from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_leaves
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
+from npu_graph_runtime.capturing.watching.watched_weights import TensorPlace
 from npu_graph_runtime.torch_internals import (
     OpOverload,
     given_arguments,
@@ -45,7 +46,7 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._copies: dict[_View, _Copy] = {}
+        self._copies: dict[TensorPlace, _Copy] = {}
         self._read: list[_Extent] = []
         self._covered: list[_Extent] = []
 
@@ -125,7 +126,7 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         *,
         is_output: bool,
     ) -> None:
-        extent, view = _Extent.of(tensor), _View.of(tensor)
+        extent, view = _Extent.of(tensor), TensorPlace.of(tensor)
         if extent.is_in(self._covered) or view in self._copies:
             return
         name = schema_of(func).name.partition("::")[2]
@@ -153,19 +154,6 @@ class _Copy(NamedTuple):
     tensor: Tensor
     before: Tensor
     written_by: str
-
-
-class _View(NamedTuple):
-    """The elements of a tensor."""
-
-    begin: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> _View:
-        return cls(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 class _Extent(NamedTuple):

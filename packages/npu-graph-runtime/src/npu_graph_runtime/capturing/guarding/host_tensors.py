@@ -15,15 +15,12 @@ class HostTensors(Protocol):
     @property
     def is_elsewhere(self) -> bool:
         """Whether ``tensor.device`` distinguishes them, so that operators show each copy."""
-        ...
 
     def is_on_host(self, tensor: Tensor, /) -> bool:
         """Return whether a tensor is on the host."""
-        ...
 
     def is_pinned(self, tensor: Tensor, /) -> bool:
         """Return whether a host tensor is in pinned memory."""
-        ...
 
 
 class TensorsBesideADevice:

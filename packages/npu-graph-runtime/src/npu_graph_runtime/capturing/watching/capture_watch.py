@@ -25,7 +25,7 @@ from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory, plain_tensors
 from npu_graph_runtime.capturing.watching.changed_state import ChangedState
 from npu_graph_runtime.capturing.watching.reachable_values import Place, reachable_values
-from npu_graph_runtime.capturing.watching.watched_weights import WatchedWeights, WeightPlace
+from npu_graph_runtime.capturing.watching.watched_weights import TensorPlace, WatchedWeights
 from npu_graph_runtime.errors import FrozenStateWarning, KeptMemoryError, ReplacedWeightError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class CaptureWatch:
         self._subject = subject
         self._arguments = {f"args[{index}]": value for index, value in enumerate(args)}
         self._arguments.update(kwargs)
-        self._weights: Mapping[str, WeightPlace] = {}
+        self._weights: Mapping[str, TensorPlace] = {}
         self._state: ChangedState | None = None
         self._kept_by_graph: set[int] = set()
 
@@ -273,7 +273,7 @@ class BakedMemory:
     def __init__(
         self,
         watch: CallableWatch,
-        weights: Mapping[str, WeightPlace],
+        weights: Mapping[str, TensorPlace],
         used: tuple[UsedMemory, ...],
         places: Mapping[int, Place],
         subject: str,
@@ -339,26 +339,26 @@ class BakedMemory:
             return None
         now = place.read(self._watch.function)
         if used.expected is not None:
-            found = WeightPlace.of(now) if isinstance(now, Tensor) else "gone"
+            found = TensorPlace.of(now) if isinstance(now, Tensor) else "gone"
             if found != used.expected:
                 return f"{place.path} is {found}, expected {used.expected}"
         elif isinstance(now, Tensor) and now.untyped_storage().data_ptr() != memory.storage_address:
-            return f"{place.path} is {WeightPlace.of(now)}, expected {memory.described}"
+            return f"{place.path} is {TensorPlace.of(now)}, expected {memory.described}"
         return None
 
-    def _expected(self, place: Place | None) -> WeightPlace | None:
+    def _expected(self, place: Place | None) -> TensorPlace | None:
         """Return the place of a weight that the function reaches by itself."""
         # Those of a module are read by name.
         if place is None or not place.is_weight or isinstance(self._watch.function, nn.Module):
             return None
         value = place.read(self._watch.function)
-        return WeightPlace.of(value) if isinstance(value, Tensor) else None
+        return TensorPlace.of(value) if isinstance(value, Tensor) else None
 
 
 class _Used(NamedTuple):
     memory: UsedMemory
     place: Place | None
-    expected: WeightPlace | None
+    expected: TensorPlace | None
 
 
 def _several(count: int, noun: str) -> str:

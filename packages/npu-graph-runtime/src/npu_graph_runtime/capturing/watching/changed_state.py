@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from npu_graph_runtime.capturing.watching.reachable_values import is_of_a_model, reachable_values
 
 if TYPE_CHECKING:
-    import types
     from collections.abc import Mapping
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -71,8 +70,12 @@ class ChangedState:
         for name, value in vars(kind).items():
             seen = _seen(value)
             if seen is not None and not name.startswith("__"):
-                entry = _Entry(f"{kind.__qualname__}.{name}", _class_attribute, kind, name, seen)
-                self._entries.append(entry)
+                path = f"{kind.__qualname__}.{name}"
+                self._entries.append(_Entry(path, _class_attribute, kind, name, seen))
+
+
+def _class_attribute(kind: type, name: str) -> object:
+    return vars(kind)[name]
 
 
 class _Entry(NamedTuple):
@@ -98,8 +101,3 @@ def _seen(value: object) -> str | None:
     if isinstance(value, _SIZED):
         return f"a {type(value).__name__} of {len(value)}"
     return None
-
-
-def _class_attribute(kind: type, name: str) -> object:
-    stored: types.MappingProxyType[str, object] = vars(kind)
-    return stored[name]

@@ -24,8 +24,8 @@ NamedTensors: TypeAlias = Callable[[], Iterable[tuple[str, Tensor]]]
 """Returns tensors with their names, as they are at the moment of the call."""
 
 
-class WeightPlace(NamedTuple):
-    """Address and layout of a weight."""
+class TensorPlace(NamedTuple):
+    """Address and layout of a tensor."""
 
     address: int
     shape: tuple[int, ...]
@@ -33,7 +33,7 @@ class WeightPlace(NamedTuple):
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, tensor: Tensor) -> WeightPlace:
+    def of(cls, tensor: Tensor) -> TensorPlace:
         """Return the place of a tensor."""
         return cls(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
@@ -69,10 +69,10 @@ class WatchedWeights:
     def __init__(self, read: NamedTensors, freed: list[object]) -> None:
         self._read = read
         self._freed = freed
-        self._places: Mapping[str, WeightPlace] = {}
+        self._places: Mapping[str, TensorPlace] = {}
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
-    def baked(self) -> Mapping[str, WeightPlace]:
+    def baked(self) -> Mapping[str, TensorPlace]:
         """Return the places of the weights for a capture, and watch them from now on."""
         weights = self._weights()
         for weight in weights.values():
@@ -83,7 +83,7 @@ class WatchedWeights:
         return self._places
 
     def check(
-        self, baked: Mapping[str, WeightPlace], subject: str, *, doing: str = "replaying"
+        self, baked: Mapping[str, TensorPlace], subject: str, *, doing: str = "replaying"
     ) -> None:
         """Compare the weights with those of a capture.
 
@@ -123,5 +123,5 @@ def _with_memory(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield from _with_memory(f"{name}.{attribute}", getattr(weight, attribute))
 
 
-def _places(weights: Mapping[str, Tensor]) -> dict[str, WeightPlace]:
-    return {name: WeightPlace.of(weight) for name, weight in weights.items()}
+def _places(weights: Mapping[str, Tensor]) -> dict[str, TensorPlace]:
+    return {name: TensorPlace.of(weight) for name, weight in weights.items()}
