@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +63,12 @@ def expect_close(
     look.expect(f"{what}: within {share:g} of the largest value", near, True)
 
 
-def expect_refused(look: Look, what: str, call: Callable[[], object]) -> None:
-    """Expect that an operator refuses a call."""
+def expect_refused(
+    look: Look, what: str, operator: Callable[..., object], *given: Any, **options: Any
+) -> None:
+    """Expect that an operator refuses what it is given, see `run`."""
     try:
-        call()
+        run(look, operator, *given, **options)
     except RuntimeError:
         seen = "refused"
     else:
