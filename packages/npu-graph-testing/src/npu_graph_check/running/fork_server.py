@@ -76,7 +76,7 @@ class ForkServer:
                 pid = self._forked(request, folder)
                 if pid is not None:
                     self._is_waiting = True
-                    return _Forked(self, pid)
+                    return Running(pid, self._status)
                 self.close()
         except BaseException:
             self.close()  # what it would still answer belongs to no later request
@@ -86,7 +86,13 @@ class ForkServer:
             "--new-interpreters to see which probe it is"
         )
 
-    def answer(self, name: str, seconds: float | None) -> int | None:
+    def _status(self, seconds: float | None) -> int | None:
+        status = self._answer("status", seconds)
+        if status is None and (self._server is None or self._server.poll() is not None):
+            return -signal.SIGKILL  # the probe's process ended with the server
+        return status
+
+    def _answer(self, name: str, seconds: float | None) -> int | None:
         """Return the server's answer to the last request; None if it ended, or after this time."""
         assert self._server is not None and self._server.stdout is not None  # noqa: S101, PT018
         readable, _, _ = select.select([self._server.stdout], [], [], seconds)
@@ -95,10 +101,6 @@ class ForkServer:
             return None
         self._is_waiting = False
         return int(json.loads(line)[name])
-
-    def ended(self) -> bool:
-        """Return whether the server is gone."""
-        return self._server is None or self._server.poll() is not None
 
     def close(self) -> None:
         """End the server, and with it the process that it has forked."""
@@ -129,20 +131,4 @@ class ForkServer:
         assert self._server.stdin is not None  # noqa: S101
         with suppress(BrokenPipeError):
             self._server.stdin.write(json.dumps(request).encode() + b"\n")
-        return self.answer("pid", _IMPORT_SECONDS)
-
-
-class _Forked:
-    def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server = server
-        self._pid = pid
-
-    @property
-    def pid(self) -> int:
-        return self._pid
-
-    def wait(self, seconds: float | None) -> int | None:
-        status = self._server.answer("status", seconds)
-        if status is None and self._server.ended():
-            return -signal.SIGKILL  # the probe's process ended with the server
-        return status
+        return self._answer("pid", _IMPORT_SECONDS)
