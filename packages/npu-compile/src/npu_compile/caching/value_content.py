@@ -37,6 +37,7 @@ _OF_CLASS: Final = frozenset(
         "TYPE_MATCH",
     }
 )
+_OF_KEYS: Final = frozenset({"DICT_KEYS_MATCH", "EMPTY_NN_MODULE_HOOKS_DICT", "MAPPING_KEYS_CHECK"})
 # Their own text tells which they are; that of an enumeration's member is free.
 _SHOWN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _DICTS: Final = (dict, OrderedDict, defaultdict, types.MappingProxyType)
@@ -112,7 +113,7 @@ def _text_of_named(value: object, reader: CodeReader) -> str | None:
 
 
 def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Content:
-    if not kinds <= (_OF_CLASS | {"DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK", *_EMPTY_HOOKS}):
+    if not kinds <= _OF_CLASS | _OF_KEYS:
         asked = ", ".join(sorted(kinds - _OF_CLASS))
         raise UncacheableError(f"it is one {name_of_class(type(value))}, compared by {asked}")
     if type(value) in _DICTS:
@@ -130,9 +131,6 @@ def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Conten
     if isinstance(value, (set, frozenset)) or hasattr(value, "__len__"):
         raise UncacheableError(f"it is a {name_of_class(type(value))}, whose elements may matter")
     return Content("instance", kind)
-
-
-_EMPTY_HOOKS: Final = ("EMPTY_NN_MODULE_HOOKS_DICT",)
 
 
 def tensor_layout(tensor: torch.Tensor, dynamic_dims: tuple[int, ...] = ()) -> tuple[object, ...]:

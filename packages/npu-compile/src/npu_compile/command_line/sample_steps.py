@@ -71,7 +71,9 @@ class SampleSteps:
         self._num_rows: int = next(iter(rows.values())).shape[0]
         given = dict(named.decode)
         self._lengths: Callable[[int, int], Mapping[str, Any]] = given.pop("lengths", _no_lengths)
-        self._set_lengths: Callable[[Mapping[str, Any]], None] = given.get("set_lengths", _ignore)
+        self._set_lengths: Callable[[Mapping[str, Any]], object] = given.get(
+            "set_lengths", _no_lengths
+        )
         if config.mode is not CompileMode.EAGER and not config.capture_sizes:
             config = dataclasses.replace(config, capture_sizes=(self._num_rows,))
         self._specs = given.pop("inputs", {name: _spec(value) for name, value in rows.items()})
@@ -174,10 +176,5 @@ def _spec(value: torch.Tensor) -> InputSpec:
     return InputSpec(dtype=value.dtype, trailing_shape=tuple(value.shape[1:]))
 
 
-def _no_lengths(rows: int, number: int) -> Mapping[str, Any]:
-    del rows, number
+def _no_lengths(*_: object) -> Mapping[str, Any]:
     return {}
-
-
-def _ignore(lengths: Mapping[str, Any]) -> None:
-    del lengths

@@ -56,17 +56,21 @@ class StepTrace:
         trace.join(self.device)
         trace.write(path)
 
+    def spans(self, events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those events that begin while the traced steps run and have a duration."""
+        return [
+            event
+            for event in events
+            if event["ph"] == "X" and self.began <= event["ts"] <= self.ended
+        ]
+
     def summary(self) -> dict[str, Any]:
         """Return counts over the traced steps, as plain data.
 
         ``updates`` counts launches whose arguments were updated; ``updates_in_time`` counts those
         that were complete when the replay reached their layer, so that it did not wait.
         """
-        spans = [
-            event
-            for event in self.device
-            if event["ph"] == "X" and self.began <= event["ts"] <= self.ended
-        ]
+        spans = self.spans(self.device)
         details = [event.get("args", {}) for event in spans]
         return {
             "replays": sum(is_replay(event) for event in spans),

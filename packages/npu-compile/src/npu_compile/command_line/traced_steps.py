@@ -120,13 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
     config = CompileConfig.from_json(options.config) if options.config else None
-    progress = Progress(quiet=options.quiet)
     try:
-        traced = trace_steps(NamedModel.load(options.model, config), options.steps, progress)
+        with Progress(quiet=options.quiet) as progress:
+            traced = trace_steps(NamedModel.load(options.model, config), options.steps, progress)
     except TOLD_ERRORS as error:
         sys.exit(f"npu-compile: {error}")
-    finally:
-        progress.end()
     options.output.write_text(json.dumps(traced), encoding="utf-8")
 
 

@@ -138,10 +138,7 @@ class CompiledModel:
             EagerSegmentError: A function that runs eagerly returned something else than at capture.
             SplittingOpError: A splitting op of the configuration is not in the model.
         """
-        for compiler in self._compilers:
-            for prepared in compiler.prepared:
-                # A replay enters no graph, which would see by itself that a weight has changed.
-                prepared.refresh()
+        self._refresh_prepared()
         return self._call(*args, **kwargs)
 
     def run_inside(self, *args: Any, **kwargs: Any) -> Any:
@@ -161,9 +158,7 @@ class CompiledModel:
         captured = self._capturing(function, self.config.decode_run_modes, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            for compiler in self._compilers:
-                for prepared in compiler.prepared:
-                    prepared.refresh()
+            self._refresh_prepared()
             return captured(*args, **kwargs)
 
         return call
@@ -256,9 +251,7 @@ class CompiledModel:
         """
         for graphed in self._graphed:
             graphed.check_weights()
-        for compiler in self._compilers:
-            for prepared in compiler.prepared:
-                prepared.refresh(compare=True)
+        self._refresh_prepared(compare=True)
 
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session in which calls of this model capture.
@@ -278,6 +271,12 @@ class CompiledModel:
             for key in graphed.captured_keys if keys is None else keys:
                 if graphed.is_captured(key):
                     graphed.release(key)
+
+    def _refresh_prepared(self, *, compare: bool = False) -> None:
+        # A replay enters no graph, which would see by itself that a weight has changed.
+        for compiler in self._compilers:
+            for prepared in compiler.prepared:
+                prepared.refresh(compare=compare)
 
     def _capturing(
         self, function: Callable[..., Any], modes: Iterable[RunMode], name: str

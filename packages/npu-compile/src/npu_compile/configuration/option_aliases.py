@@ -292,13 +292,12 @@ _LIMITS: Final[Mapping[str, tuple[str, Callable[[int], CaptureSizes]]]] = Mappin
     }
 )
 
+_OF_ASCEND: Final = frozenset({"enable_graph_rewrite", "enable_quantization_fusion"})
 # Options that hold others, and which; `None` for any.
 _GROUPS: Final[Mapping[str, frozenset[str] | None]] = MappingProxyType(
     {
         "compilation_config": None,
-        "additional_config": frozenset({"enable_graph_rewrite", "enable_quantization_fusion"}),
-        "ascend_compilation_config": frozenset(
-            {"enable_graph_rewrite", "enable_quantization_fusion"}
-        ),
+        "additional_config": _OF_ASCEND,
+        "ascend_compilation_config": _OF_ASCEND,
     }
 )
