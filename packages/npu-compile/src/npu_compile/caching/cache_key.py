@@ -116,12 +116,7 @@ def state_of_torch() -> tuple[object, ...]:
 def layout_of_call(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_dims: Mapping[object, tuple[int, ...]]
 ) -> tuple[object, ...]:
-    """Return the layouts of a call's arguments, without the sizes that may change.
-
-    Args:
-        args: positional arguments of the call.
-        kwargs: keyword arguments of the call.
-        dynamic_dims: dimensions that may change, by index or name of an argument.
+    """Return the layouts of a call's arguments, without the sizes of their dynamic dimensions.
 
     Raises:
         UncacheableError: An argument has a class or layout that cannot be compared.

@@ -71,12 +71,9 @@ class CachedCall:
     Use it from one host thread at a time.
 
     Args:
-        model: the model to call.
         compiler: the backend; reports of cached compilations are added to its own.
-        folder: the cache folder.
         prepare: for split graphs, returns the callable that runs in place of a piece's function.
         pieces: records the pieces that the compiler prepares.
-        signature: signature of the model.
         dynamic_dims: for each argument the dimensions whose size changes between calls.
         software: the key of `key_of_software`.
     """
@@ -238,9 +235,7 @@ class CachedCall:
     def _compile(self, call: _Call | str, local_names: dict[str, object]) -> Any:
         """Call the model through Dynamo, and cache what it compiled, if anything.
 
-        Args:
-            call: the layout of the call, or the reason why it is not cached.
-            local_names: names of the locals from which compared values are read.
+        A text in place of the call is the reason why it is not cached.
         """
         args: Any = local_names["args"]
         kwargs: Any = local_names["kwargs"]
@@ -409,11 +404,7 @@ class _Compiling:
                 )
 
     def entry_with(self, codes: list[CodeType], function: Any) -> CacheEntry:
-        """Return the entry.
-
-        Args:
-            codes: the code objects that Dynamo runs in place of the function.
-            function: the compiled function.
+        """Return the entry, given the code objects that Dynamo runs in place of the function.
 
         Raises:
             UncacheableError: It cannot be cached.

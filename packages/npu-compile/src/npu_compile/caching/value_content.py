@@ -52,12 +52,7 @@ _BUILTIN: Final = (
 
 
 class Content(NamedTuple):
-    """The compared content of one value.
-
-    Attributes:
-        kind: how it is compared again before every call; see `ValueChecks`.
-        text: the content.
-    """
+    """The content of one value as text, and how it is compared again, see `ValueChecks`."""
 
     kind: str
     text: str
@@ -66,12 +61,7 @@ class Content(NamedTuple):
 def content_of(  # noqa: PLR0911 - one answer for each kind of value
     value: Any, kinds: frozenset[str], reader: CodeReader
 ) -> Content:
-    """Return the content that a compilation depends on if it read this value.
-
-    Args:
-        value: any object.
-        kinds: names of the checks that Dynamo makes of it, for instance ``TYPE_MATCH``.
-        reader: reader of functions and classes.
+    """Return the content that a compilation depends on if it read this value for these checks.
 
     Raises:
         UncacheableError: The value has no kind that another process can compare.

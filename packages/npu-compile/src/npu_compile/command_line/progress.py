@@ -10,11 +10,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Shows progress in its block: on a terminal on one line, otherwise line by line.
-
-    Args:
-        quiet: show nothing.
-    """
+    """Shows progress in its block: on a terminal on one line, otherwise line by line."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet

@@ -35,16 +35,13 @@ class SampleSteps:
     its graphs, because the recorder stores records by graph key.
 
     Args:
-        named: the model.
         config: replaces the model's own configuration.
-        device: the device to run on.
         observer: receives captures and replays.
         decode_observer: receives each step.
 
     Attributes:
         runner: runner of the decode steps.
         prefill_runner: runner of prefill, if the model declares prefill and its mode captures it.
-        device: as given.
 
     Raises:
         ConfigError: The model lacks what the mode needs, or the configuration is invalid.
@@ -133,11 +130,7 @@ class SampleSteps:
         )
 
     def run(self, number: int) -> Any:
-        """Run a step and return its output, for the rows of the inputs.
-
-        Args:
-            number: number of the step, from 0, which determines the lengths.
-        """
+        """Run step ``number``, from 0, which determines the lengths, and return its output."""
         padded = self.runner.padded_size(self._num_rows)
         return self.runner.run(self._inputs, self._lengths(padded, number))
 

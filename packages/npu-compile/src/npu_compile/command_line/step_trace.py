@@ -85,12 +85,6 @@ def trace_model(
 ) -> StepTrace:
     """Run decode steps of a model in a separate process and return their trace.
 
-    Args:
-        name: ``MODULE:FUNCTION``, as for `NamedModel.load`.
-        config: replaces the function's configuration.
-        num_steps: steps to trace.
-        quiet: show no progress.
-
     Raises:
         ConfigError: The process failed (its output is on standard error), or the device's times
             would be virtual.

@@ -49,11 +49,6 @@ class _UpdateObserver:
 def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[str, Any]:
     """Capture a model and run steps of it, with the host ahead of the device as in serving.
 
-    Args:
-        named: the model.
-        num_steps: steps to trace, after some warm-up steps.
-        progress: receives captures.
-
     Returns:
         Plain data: ``traceEvents``; ``layers``, which maps addresses of external events to the
             layers

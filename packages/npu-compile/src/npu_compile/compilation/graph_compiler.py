@@ -70,12 +70,9 @@ class GraphCompiler:
     def __call__(
         self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
-        """Compile one graph in place and return the callable that Dynamo runs.
+        """Compile one graph in place and return the callable that Dynamo runs, which keeps it.
 
-        Args:
-            graph_module: the Dynamo graph; the callable keeps it.
-            example_inputs: example inputs from Dynamo, only for an inner compiler, because the
-                graph's metadata has shapes and dtypes.
+        Only an inner compiler reads the inputs: the graph's metadata has shapes and dtypes.
 
         Raises:
             RuleError: A rule that the configuration requires matched nothing.
