@@ -29,11 +29,7 @@ _FINALIZED_ELSEWHERE = 100002  # ACL_ERROR_REPEAT_INITIALIZE: torch_npu was firs
 
 
 class CannError(RuntimeError):
-    """A call that should have succeeded failed.
-
-    Attributes:
-        status: its status.
-    """
+    """A call that should have succeeded failed."""
 
     def __init__(self, name: str, status: int, message: str) -> None:
         super().__init__(f"{name}: status {status}, expected 0{message and ': '}{message}")

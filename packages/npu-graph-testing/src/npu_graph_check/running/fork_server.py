@@ -30,9 +30,6 @@ class ForkServer:
     The first start takes as long as the imports, each further one some milliseconds. A server that
     has ended is started again. Used by one thread, for one process at a time; ended by `close`, or
     as a context.
-
-    Args:
-        environment: all variables of the server.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -49,15 +46,10 @@ class ForkServer:
         module: str = CHILD,
         variables: Mapping[str, str] | None = None,
     ) -> Running:
-        """Fork a process.
+        """Fork a process that runs a module, by default that of a probe, see `Start`.
 
-        Args:
-            arguments: of the module.
-            folder: where it runs.
-            errors: file that takes what it writes to its standard streams.
-            module: what runs the probe.
-            variables: what changes in the server's environment. Settings that are read while torch
-                or torch_npu is imported have no effect.
+        Variables change the server's environment; settings that are read while torch or torch_npu
+        is imported have no effect.
 
         Raises:
             CheckError: the server ended before it had forked a process.

@@ -35,12 +35,7 @@ class Running:
 
 
 class NewInterpreter:
-    """Starts each process as a new interpreter: it shares nothing, but imports take seconds.
-
-    Args:
-        command: what runs a probe, without its arguments.
-        environment: all variables of the process.
-    """
+    """Starts each process as a new interpreter: it shares nothing, but imports take seconds."""
 
     def __init__(
         self,
