@@ -216,7 +216,7 @@ class CachedCall:
         return checks
 
     def _call_of(self, entry: CacheEntry) -> Callable[..., Any]:
-        graph = rebuilt(entry, self._prepare or _unprepared)
+        graph = rebuilt(entry, self._prepare or (lambda function, *_: function))
         return function_with(entry.entry, cells=self._cells(), more={entry.graph_name: graph})
 
     def _cells(self) -> dict[str, object]:
@@ -244,7 +244,7 @@ class CachedCall:
         try:
             output = self._compiled(*args, **kwargs)
         finally:
-            compiling = self._taken()
+            compiling, self._compiling, self._local_names = self._compiling, None, {}
         if compiling is None:
             return output
         codes = [each for each in codes_compiled_from(self._function) if id(each) not in known]
@@ -267,10 +267,6 @@ class CachedCall:
         reports = self._compiler.reports
         reports[reports.index(compiling.report)] = report
         return output
-
-    def _taken(self) -> _Compiling | None:
-        compiling, self._compiling, self._local_names = self._compiling, None, {}
-        return compiling
 
     def _backend(
         self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
@@ -434,8 +430,3 @@ def _operator(name: str) -> OpOverload | None:
     packet, _, overload = rest.partition(".")
     found = getattr(getattr(torch.ops, namespace), packet, None)
     return None if found is None else getattr(found, overload or "default", None)
-
-
-def _unprepared(function: Callable[..., Any], label: str, is_splitting: bool) -> Callable[..., Any]:
-    del label, is_splitting
-    return function

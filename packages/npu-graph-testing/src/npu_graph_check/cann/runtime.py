@@ -33,7 +33,6 @@ class CannError(RuntimeError):
 
     def __init__(self, name: str, status: int, message: str) -> None:
         super().__init__(f"{name}: status {status}, expected 0{message and ': '}{message}")
-        self.status = status
 
 
 class Handle(ctypes.c_void_p):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.cann.runtime import Cann, Handle
+from npu_graph_check.probes.operators.agreement import drawn
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -59,12 +60,8 @@ class _Layer:
     """A query, a cache and an output in memory of their own."""
 
     def __init__(self, on: torch.device, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator).to(torch.float16).to(on)
-
-        self.query, self.cache = random(1, _HEADS, _DIM), random(_BLOCKS, _BLOCK, _HEADS * _DIM)
+        self.query = drawn(1, _HEADS, _DIM, seed=seed).half().to(on)
+        self.cache = drawn(_BLOCKS, _BLOCK, _HEADS * _DIM, seed=10 + seed).half().to(on)
         self.table = torch.arange(_BLOCKS, dtype=torch.int32).view(1, -1).to(on)
         self.output, self.sums = torch.empty_like(self.query), torch.empty(1, device=on)
 
