@@ -30,14 +30,12 @@ class GraphCompiler:
     It is a backend of ``torch.compile``, which several threads may call for several graphs.
 
     Args:
-        config: selects fusions and splitting ops.
         pipeline: rewrites graphs, instead of the pipeline named by the configuration.
         prepare_piece: returns the callable that runs in place of a piece; ``None`` does not split.
         inner: compiles whole graphs further after the fusions; called like a backend.
         observers: observe graphs between the fusion passes.
 
     Attributes:
-        reports: one report per graph so far.
         prepared: values that graphs compute from weights once for all steps. Before you replay a
             captured graph, ask them whether a weight has changed.
         pipeline_hash: hash of the pipeline, for the key of a compile cache; empty without one.

@@ -32,7 +32,6 @@ class CaptureSchedule:
         what: the kind of steps, for messages, such as ``decode``.
 
     Attributes:
-        modes: the run mode of each key.
         keys: the keys that steps may use, by size. Before captures begin, all keys; afterwards,
             those captured so far and those that run eagerly because that was measured to be the
             fastest.

@@ -23,7 +23,6 @@ class SizeUse:
     Attributes:
         size: rows after padding.
         run_mode: how steps of this size run now.
-        num_steps: number of steps.
         num_exact: steps whose batch had exactly this many rows.
         num_rows: rows of all batches, before padding.
     """

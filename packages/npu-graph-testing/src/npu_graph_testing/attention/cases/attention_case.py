@@ -24,7 +24,6 @@ class AttentionCase:
     """A kind, called in one way.
 
     Attributes:
-        name: Of the test.
         kind_name: In the table of kinds.
         shared: What all layers of a key are called with.
         layer: What one layer adds: its caches.
@@ -124,7 +123,6 @@ class DrawnStep:
     """One step, ready to be run: its tensors are on the device.
 
     Attributes:
-        key: The graph key.
         step: Step arguments by name.
         written: What captured tensors are to hold, by the names of their arguments.
     """
