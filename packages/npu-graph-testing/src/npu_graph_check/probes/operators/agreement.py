@@ -55,7 +55,7 @@ def expect_close(
 
 
 def expect_refused(
-    look: Look, what: str, operator: Callable[..., object], *given: Any, **options: Any
+    look: Look, what: str, operator: str | Callable[..., object], *given: Any, **options: Any
 ) -> None:
     """Expect that an operator refuses what it is given, see `run`."""
     try:

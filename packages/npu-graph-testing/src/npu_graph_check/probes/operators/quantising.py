@@ -37,7 +37,7 @@ def dynamic(look: Look) -> None:
     """Quantise rows by their largest value: one of whole numbers up to 127, and one of zeros."""
     row = torch.arange(_WIDTH, dtype=torch.float16)
     row[-1] = 127
-    values, scale = run(look, torch.ops.npu.npu_dynamic_quant, torch.stack([row, row * 0]))
+    values, scale = run(look, "npu_dynamic_quant", torch.stack([row, row * 0]))
     look.expect("values", _flat(values), [*map(int, row.tolist()), *[0] * _WIDTH])
     look.expect("scales", _flat(scale), [1.0, 0.0])
 
@@ -47,7 +47,7 @@ def _quantised(look: Look, values: list[float], dtype: torch.dtype, *, divides: 
     given[0, : len(values)] = torch.tensor(values, dtype=dtype)
     scale = torch.ones(1, dtype=dtype if dtype is torch.float16 and not divides else torch.float32)
     options = (None, torch.qint8, 1 if divides else -1, divides)
-    return _flat(run(look, torch.ops.npu.npu_quantize, given, scale, *options))
+    return _flat(run(look, "npu_quantize", given, scale, *options))
 
 
 def _flat(tensor: torch.Tensor) -> list[Any]:

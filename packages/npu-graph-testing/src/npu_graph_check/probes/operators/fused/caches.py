@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _BLOCKS, _BLOCK, _HEADS, _DIM = 3, 16, 2, 32
 _ND, _NZ = 2, 29
-_NPU = torch.ops.npu
 
 
 def scatter(look: Look) -> None:
@@ -32,7 +31,7 @@ def scatter(look: Look) -> None:
             return pieces.permute(0, 2, 1, 3).contiguous()
 
         caches = [stored(cache).to(look.on) for cache in plain]
-        run(look, _NPU.npu_scatter_pa_kv_cache, *rows, *caches, slots, cache_mode=mode)
+        run(look, "npu_scatter_pa_kv_cache", *rows, *caches, slots, cache_mode=mode)
         for name, cache, own, seen in zip(("keys", "values"), plain, rows, caches, strict=True):
             expected = cache.clone()
             expected.view(-1, _HEADS, _DIM)[[3, 40]] = own[[0, 2]]
@@ -46,7 +45,7 @@ def gather(look: Look) -> None:
     table = torch.tensor([[2, 1], [0, _BLOCKS]], dtype=torch.int32)
     lengths = torch.tensor([20, 18], dtype=torch.int32)
     outputs = [torch.full((38, _HEADS, _DIM), 7.0, dtype=half).to(look.on) for _ in caches]
-    run(look, _NPU.npu_gather_pa_kv_cache, *caches, table, lengths, *outputs)
+    run(look, "npu_gather_pa_kv_cache", *caches, table, lengths, *outputs)
     for name, cache, seen in zip(("keys", "values"), caches, outputs, strict=True):
         expected = torch.cat(
             [cache[2], cache[1, :4], cache[0], torch.zeros(2, _HEADS, _DIM).half()]
@@ -56,11 +55,11 @@ def gather(look: Look) -> None:
 
 def nz_format(look: Look) -> None:
     """Cast to NZ and back, and multiply with it, and add in it."""
-    _allow_internal_formats()
+    _allow_internal_formats(look)
     x = torch.arange(40 * 48).view(40, 48).remainder(97).half()
-    blocks = run(look, _NPU.npu_format_cast, x, _NZ)
+    blocks = run(look, "npu_format_cast", x, _NZ)
     look.expect("the format", _format(blocks), _NZ)
-    expect_equal(look, "cast and cast back", _NPU.npu_format_cast(blocks, _ND), x)
+    expect_equal(look, "cast and cast back", run(look, "npu_format_cast", blocks, _ND), x)
     expect_equal(look, "copied to the host", blocks, x)
     product = run(look, torch.mm, torch.eye(4, 40).half(), blocks)
     expect_equal(look, "a product with it", product, x[:4])
@@ -70,25 +69,25 @@ def nz_format(look: Look) -> None:
 
 def plain_format(look: Look) -> None:
     """Cast to NZ where internal formats are not allowed, which is the default."""
-    _allow_internal_formats(allowed=False)
+    _allow_internal_formats(look, allowed=False)
     x = drawn(16, 32, seed=0).half()
-    seen = run(look, _NPU.npu_format_cast, x, _NZ)
+    seen = run(look, "npu_format_cast", x, _NZ)
     look.expect("the format", _format(seen), _ND)
     expect_equal(look, "values", seen, x)
 
 
 def image_formats(look: Look) -> None:
     """Cast images and volumes to the formats of their channels, and back."""
-    _allow_internal_formats()
+    _allow_internal_formats(look)
     for name, number, plain, shape in (
         ("NC1HWC0", 3, 0, (2, 18, 3, 5)),
         ("FRACTAL_Z", 4, 0, (4, 18, 3, 5)),
         ("NDC1HWC0", 32, 30, (2, 18, 2, 3, 4)),
     ):
         x = torch.arange(torch.Size(shape).numel()).remainder(97).view(shape).half()
-        cast = run(look, _NPU.npu_format_cast, x, number)
+        cast = run(look, "npu_format_cast", x, number)
         look.expect(f"{name}: the format", _format(cast), number)
-        expect_equal(look, f"{name}: cast back", _NPU.npu_format_cast(cast, plain), x)
+        expect_equal(look, f"{name}: cast back", run(look, "npu_format_cast", cast, plain), x)
 
 
 def normalised_rows(look: Look) -> None:
@@ -102,7 +101,7 @@ def normalised_rows(look: Look) -> None:
         torch.full((_BLOCKS, _BLOCK, 1, width), 9.0, dtype=half).to(look.on) for width in (64, 512)
     ]
     given = (rows, gamma, cos, sin, slots, *caches)
-    run(look, _NPU.npu_kv_rmsnorm_rope_cache, *given, cache_mode="PA")
+    run(look, "npu_kv_rmsnorm_rope_cache", *given, cache_mode="PA")
     wide = rows.double()
     latent = wide[..., :512]
     norm = latent * (latent.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * gamma.double()
@@ -117,9 +116,10 @@ def normalised_rows(look: Look) -> None:
 
 
 def _format(tensor: torch.Tensor) -> int:
-    return int(_NPU.get_npu_format(tensor))
+    return int(torch.ops.npu.get_npu_format(tensor))
 
 
-def _allow_internal_formats(*, allowed: bool = True) -> None:
+def _allow_internal_formats(look: Look, *, allowed: bool = True) -> None:
+    look.opened.synchronize()
     npu: Any = vars(torch)["npu"]
     npu.config.allow_internal_format = allowed

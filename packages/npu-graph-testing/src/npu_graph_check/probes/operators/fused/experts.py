@@ -12,8 +12,6 @@ from npu_graph_check.probes.operators.on_device import run
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
-_NPU = torch.ops.npu
-
 
 def gating_ties(look: Look) -> None:
     """Choose among equal experts, and for a row that is finished."""
@@ -21,7 +19,7 @@ def gating_ties(look: Look) -> None:
         ("among equals", None, [[0, 1, 2]] * 2),
         ("with a finished row", torch.tensor([False, True]), [[0, 1, 2], [8, 8, 8]]),
     ):
-        operator = _NPU.npu_moe_gating_top_k_softmax
+        operator = "npu_moe_gating_top_k_softmax"
         _, chosen, _ = run(look, operator, torch.zeros(2, 8), finished, 3)
         look.expect(what, chosen.cpu().tolist(), expected)
 
@@ -31,7 +29,7 @@ def gating_weights(look: Look) -> None:
     x = torch.linspace(-3, 3, 16).flip(0).view(1, -1)
     for norm, renorm in ((1, 0), (0, 0), (0, 1)):
         options = {"norm_type": norm, "renorm": renorm}
-        weights, chosen, _ = run(look, _NPU.npu_moe_gating_top_k, x, 4, **options)
+        weights, chosen, _ = run(look, "npu_moe_gating_top_k", x, 4, **options)
         normal = x.double().sigmoid() if norm else x.double().softmax(-1)
         expected = normal[:, :4]
         if norm or renorm:
@@ -49,7 +47,7 @@ def routing(look: Look) -> None:
     def routed(**options: int) -> Any:
         return run(
             look,
-            _NPU.npu_moe_init_routing_v2,
+            "npu_moe_init_routing_v2",
             x,
             choices,
             active_expert_range=[0, 4],
@@ -81,7 +79,7 @@ def finalizing(look: Look) -> None:
             places = torch.arange(tokens * k, dtype=torch.int32)
             places[-1] = -1
             given = (rows, None, None, None, scales, places, None, mode)
-            seen = run(look, _NPU.npu_moe_finalize_routing, *given)
+            seen = run(look, "npu_moe_finalize_routing", *given)
             # The first token has first + 1 + 1 + 1, rounded once; the second lacks its last row.
             table = places.view(tokens, k) if by_row else places.view(k, tokens).T
             wide = torch.cat([rows.double(), torch.zeros(1, 16).double()])
@@ -96,7 +94,7 @@ def grouped_products(look: Look) -> None:
     def product(rows: torch.Tensor, matrices: torch.Tensor, ends: list[int]) -> Any:
         options: Any = {"split_item": 3, "group_type": 0, "group_list_type": 0}
         options["group_list"] = torch.tensor(ends)
-        return run(look, _NPU.npu_grouped_matmul, [rows], [matrices], **options)[0]
+        return run(look, "npu_grouped_matmul", [rows], [matrices], **options)[0]
 
     seen = product(x, weight, [2, 5])
     for group, (start, end) in enumerate(((0, 2), (2, 5))):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HEADS, _DIM, _LENGTH, _KEYS, _SCALE = 4, 32, 5, 7, 0.2
 _SHARE = 4e-3
-_ATTENTION = torch.ops.npu.npu_fusion_attention
+_ATTENTION = "npu_fusion_attention"
 
 
 def statistics(look: Look) -> None:

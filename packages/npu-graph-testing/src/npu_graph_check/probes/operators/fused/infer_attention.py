@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 _BATCH, _HEADS, _LENGTH, _KEYS, _DIM, _SCALE = 2, 4, 3, 6, 64, 0.1
-_NPU = torch.ops.npu
 _SHARE = 4e-3  # of the largest value: what float16 weights may lose
 
 
@@ -32,7 +31,7 @@ class _Attention:
         """Return the output on the CPU."""
         output: torch.Tensor = run(
             self._look,
-            _NPU.npu_fused_infer_attention_score,
+            "npu_fused_infer_attention_score",
             self.query,
             self.key,
             self.value,
@@ -159,7 +158,7 @@ def older_names(look: Look) -> None:
     query, key, value = attention.query, attention.key, attention.value
     prompt = run(
         look,
-        _NPU.npu_prompt_flash_attention,
+        "npu_prompt_flash_attention",
         query,
         key,
         value,
@@ -174,7 +173,7 @@ def older_names(look: Look) -> None:
     expect_close(look, "PromptFlashAttention", prompt, expected, _SHARE)
     last = run(
         look,
-        _NPU.npu_incre_flash_attention,
+        "npu_incre_flash_attention",
         query[:, :, :1].contiguous(),
         key,
         value,
@@ -196,7 +195,7 @@ def latent_statistics(look: Look) -> None:
     keys, scale = 50, 576**-0.5
     output, sums = run(
         look,
-        _NPU.npu_fused_infer_attention_score,
+        "npu_fused_infer_attention_score",
         query.view(1, 8, 1, 512),
         key,
         key,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 _LATENT, _ROPE, _HEADS, _BLOCK, _CHOSEN = 512, 64, 4, 16, 4
-_NPU = torch.ops.npu
 
 
 def sparse_attention(look: Look) -> None:
@@ -51,7 +50,7 @@ def sparse_attention(look: Look) -> None:
         "sparse_mode": 0,
         "attention_mode": 2,
     }
-    operator = _NPU.npu_sparse_flash_attention
+    operator = "npu_sparse_flash_attention"
     output = run(look, operator, **given)[0].cpu()
     for sequence, page in ((0, 1), (1, 0)):
         chosen = [place for place in selection[sequence, 0, 0].tolist() if place >= 0]
@@ -103,7 +102,7 @@ def _chosen(
     """Return what an indexer of equal weights chooses for queries, `tokens` of them, on the CPU."""
     chosen: torch.Tensor = run(
         look,
-        _NPU.npu_lightning_indexer,
+        "npu_lightning_indexer",
         query,
         key,
         torch.ones(query.shape[:2], dtype=query.dtype),
@@ -134,7 +133,7 @@ def delta_rule(look: Look) -> None:
         "actual_seq_lengths": torch.tensor([2], dtype=torch.int32),
         "ssm_state_indices": places,
     }
-    operator, own = _NPU.npu_recurrent_gated_delta_rule, state.to(look.on)
+    operator, own = "npu_recurrent_gated_delta_rule", state.to(look.on)
     output = run(look, operator, state=own, query=query, **given)
     now, outputs, states = state[2].double(), [], []
     for token in range(2):
@@ -170,7 +169,7 @@ def quantised_keys(look: Look) -> None:
     indices = torch.tensor([[*selection, -1], [-1] * _CHOSEN], dtype=torch.int32)
     output = run(
         look,
-        _NPU.npu_kv_quant_sparse_flash_attention,
+        "npu_kv_quant_sparse_flash_attention",
         query=query,
         key=cache,
         value=torch.zeros_like(cache),

@@ -21,7 +21,7 @@ class _Prolog:
     """One call over three tokens, the second of which has no slot."""
 
     def __init__(self, look: Look) -> None:
-        self._look = look
+        self._look, self._on = look, look.on
         npu: Any = vars(torch)["npu"]
         npu.config.allow_internal_format = True
         self.x = drawn(_TOKENS, _HIDDEN, seed=1, dtype=_HALF)
@@ -35,7 +35,7 @@ class _Prolog:
         absorb = (drawn(_HEADS, _DIM, _LATENT, seed=5) / _DIM**0.5).to(_HALF)
         run(
             self._look,
-            torch.ops.npu.npu_mla_prolog_v3,
+            "npu_mla_prolog_v3",
             token_x=self.x,
             weight_dq=self._blocks(down),
             weight_uq_qr=self._blocks(up),
@@ -54,13 +54,13 @@ class _Prolog:
         return [cache.cpu() for cache in caches]
 
     def _blocks(self, weight: torch.Tensor) -> torch.Tensor:
-        cast: torch.Tensor = run(self._look, torch.ops.npu.npu_format_cast, weight, _NZ)
+        cast: torch.Tensor = run(self._look, "npu_format_cast", weight, _NZ)
         return cast
 
     def caches(self, width: int, dtype: torch.dtype) -> list[torch.Tensor]:
         """Return caches full of 9."""
         return [
-            torch.full((_BLOCKS, _BLOCK, 1, size), 9).to(kind).to(self._look.on)
+            torch.full((_BLOCKS, _BLOCK, 1, size), 9).to(kind).to(self._on)
             for size, kind in ((width, dtype), (_ROPE, _HALF))
         ]
 

@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 _WIDTH = 64
-_NPU = torch.ops.npu
 
 
 def int4(look: Look) -> None:
     """Pack eight int4 into an int32."""
     x = torch.tensor([[-8.0, -1.0, 0.0, 1.0, 2.0, 7.0, 9.0, -9.0]])
-    seen = run(look, _NPU.npu_quantize, x, torch.ones(1), None, torch.quint4x2, -1, False)
+    seen = run(look, "npu_quantize", x, torch.ones(1), None, torch.quint4x2, -1, False)
     look.expect("values, from the lowest bits", _of_int4(seen), [-8, -1, 0, 1, 2, 7, 7, -8])
 
 
@@ -36,7 +35,7 @@ def divides_and_multiplies(look: Look) -> None:
     scale = torch.tensor([0.25])
     for divides, factor in ((True, 4.0), (False, 0.25)):
         own = scale if divides else scale.half()
-        seen = run(look, _NPU.npu_quantize, x, own, None, torch.qint8, 1, divides)
+        seen = run(look, "npu_quantize", x, own, None, torch.qint8, 1, divides)
         expected = (x.double() * factor).round().clamp(-128, 127).to(torch.int8)
         name = "Quantize divides" if divides else "AscendQuantV3 multiplies"
         expect_equal(look, name, seen, expected)
@@ -49,7 +48,7 @@ def smoothed_groups(look: Look) -> None:
     factors = torch.stack([torch.full((32,), 2.0), torch.full((32,), 4.0)]).half()
     groups, rows = torch.tensor([1, 2], dtype=torch.int32), row.expand(4, -1).contiguous()
     options = {"smooth_scales": factors, "group_index": groups}
-    seen, scale = run(look, _NPU.npu_dynamic_quant, rows, **options)
+    seen, scale = run(look, "npu_dynamic_quant", rows, **options)
     expect_equal(look, "values", seen, row.to(torch.int8).expand(4, -1))
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [2.0, 4.0, 1.0, 1.0])
 
@@ -58,7 +57,7 @@ def only_by_token(look: Look) -> None:
     """Ask for one scale of all rows, and one of each column."""
     x = drawn(4, 32, seed=0).half()
     for mode in ("pertensor", "perchannel"):
-        expect_refused(look, mode, _NPU.npu_dynamic_quant, x, quant_mode=mode)
+        expect_refused(look, mode, "npu_dynamic_quant", x, quant_mode=mode)
 
 
 def swiglu(look: Look) -> None:
@@ -67,11 +66,11 @@ def swiglu(look: Look) -> None:
     gate, up = x.double().chunk(2, -1)
     values = functional.silu(gate) * up
     largest = values.abs().amax(-1)
-    seen, scale = run(look, _NPU.npu_swiglu_quant, x, activate_left=True, quant_mode=1)
+    seen, scale = run(look, "npu_swiglu_quant", x, activate_left=True, quant_mode=1)
     expect_close(look, "scale of SwiGluQuant", scale.view(-1), 127 / largest, 1e-5)
     expected = values * (127 / largest).unsqueeze(-1)
     expect_close(look, "values of SwiGluQuant", seen, expected, 0.51 / 127)
-    seen, scale = run(look, _NPU.npu_dequant_swiglu_quant, x, activate_left=True, quant_mode=1)
+    seen, scale = run(look, "npu_dequant_swiglu_quant", x, activate_left=True, quant_mode=1)
     expect_close(look, "scale of DequantSwigluQuant", scale.view(-1), largest / 127, 1e-5)
     expect_close(look, "its values, without groups", seen, expected, 0.51 / 127)
 
@@ -81,7 +80,7 @@ def grouped(look: Look) -> None:
     x = torch.ones(5, 16, dtype=torch.float16)
     scale = torch.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
     ends = torch.tensor([2, 5])
-    seen = run(look, _NPU.npu_group_quant, x, scale, ends, dst_dtype=torch.qint8)
+    seen = run(look, "npu_group_quant", x, scale, ends, dst_dtype=torch.qint8)
     expected = torch.tensor([2, 2, 3, 3, 3], dtype=torch.int8).view(5, 1).expand(5, 16)
     expect_equal(look, "values", seen, expected)
 
@@ -95,7 +94,7 @@ def kronecker(look: Look) -> None:
         (1.0, 2.0, [7, 4, 3, 1, -7, -4, 0, 0]),
         (0.5, 1.0, [7, 7, 6, 2, -8, -7, 1, 0]),
     ):
-        seen, scales = run(look, _NPU.npu_kronecker_quant, x, left, right, clip_ratio=clip)
+        seen, scales = run(look, "npu_kronecker_quant", x, left, right, clip_ratio=clip)
         look.expect(f"clip ratio {clip}: the scale", float(scales.cpu().reshape(-1)[0]), scale)
         look.expect(f"clip ratio {clip}: the values", _of_int4(seen), values)
 
@@ -115,7 +114,7 @@ def shortened_scales(look: Look) -> None:
         (0, [1.0, 1.0 + 2**-10, 1.0, 1.0 + 2**-10]),
         (1, [1.0, 1.0 + 2**-10, 1.0 + 2**-10, 1.0 + 2**-9]),
     ):
-        packed = run(look, _NPU.npu_trans_quant_param, values, None, mode).cpu()
+        packed = run(look, "npu_trans_quant_param", values, None, mode).cpu()
         seen = (packed & 0xFFFFFFFF).to(torch.int32).view(torch.float32)
         look.expect(f"round_mode {mode}", seen.double().tolist(), expected)
 
@@ -132,11 +131,11 @@ def products(look: Look) -> None:
     column, token = drawn(32, seed=1).abs() * 1e-3, drawn(8, seed=2).abs() + 0.1
     bias = torch.arange(32, dtype=torch.int32) * 1_003
     options: dict[str, Any] = {"bias": bias, "output_dtype": torch.int32}
-    seen = run(look, _NPU.npu_quant_matmul, left, right, torch.ones(1), **options)
+    seen = run(look, "npu_quant_matmul", left, right, torch.ones(1), **options)
     expect_equal(look, "the sum with an int32 bias", seen, (total + bias).to(torch.int32))
     for dtype in HALVES:
         options = {"pertoken_scale": token, "bias": torch.arange(32.0), "output_dtype": dtype}
-        seen = run(look, _NPU.npu_quant_matmul, left, right, column, **options)
+        seen = run(look, "npu_quant_matmul", left, right, column, **options)
         scaled = total.double() * column.double() * token.double().unsqueeze(-1)
         share = 1.01 * torch.finfo(dtype).eps / 2
         expect_close(
@@ -150,7 +149,7 @@ def weights_of_int8(look: Look) -> None:
     generator = torch.Generator().manual_seed(1)
     weight = torch.randint(-127, 128, (64, 32), generator=generator).to(torch.int8)
     scale, offset = (drawn(32, seed=2).abs() * 0.01).half(), drawn(32, seed=3).round().half()
-    seen = run(look, _NPU.npu_weight_quant_batchmatmul, x, weight, scale, offset)
+    seen = run(look, "npu_weight_quant_batchmatmul", x, weight, scale, offset)
     expected = (weight.double() + offset.double()) * scale.double()
     expect_close(look, "rows of the matrix", seen, expected, 1.01 * torch.finfo(torch.float16).eps)
 
@@ -158,7 +157,7 @@ def weights_of_int8(look: Look) -> None:
 def blocks(look: Look) -> None:
     """Quantise each 128 values of a row with a scale of their own."""
     x = torch.cat([torch.arange(128.0), torch.arange(128.0) * 2]).view(1, -1).half()
-    seen, scale = run(look, _NPU.npu_dynamic_block_quant, x)
+    seen, scale = run(look, "npu_dynamic_block_quant", x)
     expected = torch.arange(128).to(torch.int8).repeat(2).view(1, -1)
     expect_equal(look, "values", seen, expected)
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [1.0, 2.0])
