@@ -69,10 +69,8 @@ class Look:
 
     Args:
         lines: file to write to, one line of JSON each.
-        device: the kind of device, ``npu`` or ``cuda``.
 
     Attributes:
-        device: as given.
         found_otherwise: whether something was not as expected.
         has_expected: whether something was expected at all.
         num_seen: number of observations, answers and figures.

@@ -88,8 +88,7 @@ class DeviceContract:
             done.wait(consumer)
             copy.copy_(source)
         gate.record(device.create_stream())
-        device.synchronize()
-        _expect("copy.tolist()", copy.tolist(), [1.0] * 4)
+        _expect_values(device, "copy", copy, 1.0)
 
     @_of_optional_feature
     def test_wait_stream_orders_work(self, device: GraphDevice) -> None:
@@ -105,8 +104,7 @@ class DeviceContract:
         with device.use_stream(second):
             values.mul_(5)
         gate.record(device.create_stream())
-        device.synchronize()
-        _expect("values.tolist()", values.tolist(), [5.0] * 4)
+        _expect_values(device, "values", values, 5.0)
 
     def test_event_recorded_and_reached_reports_so(self, device: GraphDevice) -> None:
         """Synchronising with an event makes its query and that of its stream true."""
@@ -121,11 +119,9 @@ class DeviceContract:
         """A capture does not change memory that existed before."""
         buffer = torch.ones(4, device=device.torch_device)
         graph = _captured(device, lambda: buffer.add_(1))
-        device.synchronize()
-        _expect("buffer.tolist()", buffer.tolist(), [1.0] * 4)
+        _expect_values(device, "buffer", buffer, 1.0)
         graph.replay()
-        device.synchronize()
-        _expect("buffer.tolist()", buffer.tolist(), [2.0] * 4)
+        _expect_values(device, "buffer", buffer, 2.0)
 
     def test_replay_reads_new_inputs_at_same_addresses(self, device: GraphDevice) -> None:
         """A replay computes with the present values of its input buffers."""
@@ -135,8 +131,7 @@ class DeviceContract:
         for value in (1.0, 5.0, -3.0):
             source.fill_(value)
             graph.replay()
-            device.synchronize()
-            _expect("out.tolist()", out.tolist(), [value * 2 + 1] * 4)
+            _expect_values(device, "out", out, value * 2 + 1)
 
     def test_replays_of_one_stream_run_in_order(self, device: GraphDevice) -> None:
         """Replays are stream work like any other, without a synchronisation between them."""
@@ -168,8 +163,7 @@ class DeviceContract:
         graph = _captured(device, body)
         source.fill_(2)
         graph.replay()
-        device.synchronize()
-        _expect("total.tolist()", total.tolist(), [10.0] * 4)
+        _expect_values(device, "total", total, 10.0)
 
     def test_graphs_sharing_a_pool_hand_on_tensors(self, device: GraphDevice) -> None:
         """An output of one graph may be the input of the next one of the same pool."""
@@ -184,8 +178,7 @@ class DeviceContract:
             source.fill_(value)
             first.replay()
             second.replay()
-            device.synchronize()
-            _expect("out.tolist()", out.tolist(), [(value + 1) * 10] * 4)
+            _expect_values(device, "out", out, (value + 1) * 10)
 
     def test_weak_reference_shares_memory_and_layout(self, device: GraphDevice) -> None:
         """A weak reference is the same tensor in all but ownership."""
@@ -231,8 +224,7 @@ class DeviceContract:
             with device.use_stream(lane):
                 source.fill_(value)
                 event.record(lane)
-            device.synchronize()
-            _expect("out.tolist()", out.tolist(), [value] * 4)
+            _expect_values(device, "out", out, value)
 
     @_of_optional_feature
     def test_task_update_changes_later_replays_only(self, device: GraphDevice) -> None:
@@ -287,8 +279,7 @@ class DeviceContract:
             with device.use_stream(lane):
                 self._update(device, lane, handles[0], source, factor, out)
                 event.record(lane)
-        device.synchronize()
-        _expect("out.tolist()", out.tolist(), [100.0] * 4)
+        _expect_values(device, "out", out, 100.0)
         _expect("sums.tolist()", sums.tolist(), [111.0] * 4)
 
     def test_is_capturing_inside_capture_only(self, device: GraphDevice) -> None:
@@ -316,8 +307,7 @@ class DeviceContract:
             buffer.add_(1)
         _expect("device.current_stream()", device.current_stream(), before)
         graph.replay()
-        device.synchronize()
-        _expect("buffer.tolist()", buffer.tolist(), [1.0] * 4)
+        _expect_values(device, "buffer", buffer, 1.0)
 
     def test_capture_left_by_exception_propagates_it_and_restores(
         self, device: GraphDevice
@@ -353,8 +343,7 @@ class DeviceContract:
             with device.capture(graph, pool=pool, stream=stream):
                 outputs.append(source * factor)
             graph.replay()
-            device.synchronize()
-            _expect("outputs[0].tolist()", outputs[0].tolist(), [factor] * 4)
+            _expect_values(device, "outputs[0]", outputs[0], factor)
             outputs.clear()
             graph.reset()
 
@@ -374,8 +363,7 @@ class DeviceContract:
         with device.capture(graph, pool=pool, stream=stream):
             outputs.append(source * 3.0)
         graph.replay()
-        device.synchronize()
-        _expect("outputs[0].tolist()", outputs[0].tolist(), [3.0] * 4)
+        _expect_values(device, "outputs[0]", outputs[0], 3.0)
 
     def test_capture_inside_capture_refused(self, device: GraphDevice) -> None:
         """Captures do not nest on a stream."""
@@ -387,23 +375,19 @@ class DeviceContract:
                 torch.zeros(4, device=device.torch_device).add_(1)
 
         _refused_while_capturing(device, nested)
-        _assert_usable(device)
 
     def test_synchronize_while_capturing_refused(self, device: GraphDevice) -> None:
         """The host cannot wait for work that does not run."""
         _refused_while_capturing(device, device.synchronize)
-        _assert_usable(device)
 
     def test_stream_synchronize_while_capturing_refused(self, device: GraphDevice) -> None:
         """Nor can it for one stream."""
-        _refused_while_capturing(device, lambda: _synchronize_current_stream(device))
-        _assert_usable(device)
+        _refused_while_capturing(device, lambda: device.current_stream().synchronize())
 
     def test_host_read_while_capturing_refused(self, device: GraphDevice) -> None:
         """A value computed in a capture has no value yet."""
         source = torch.ones((), device=device.torch_device)
         _refused_while_capturing(device, lambda: float(source + 1))
-        _assert_usable(device)
 
     def test_capture_of_default_stream_refused(self, device: GraphDevice) -> None:
         """The default stream cannot be captured."""
@@ -430,8 +414,7 @@ class DeviceContract:
         capture()
         _refused(capture)
         graph.replay()
-        device.synchronize()
-        _expect("buffer.tolist()", buffer.tolist(), [1.0] * 4)
+        _expect_values(device, "buffer", buffer, 1.0)
 
     def test_replay_of_empty_or_reset_graph_refused(self, device: GraphDevice) -> None:
         """There is nothing to replay before the capture and after the reset."""
@@ -504,6 +487,12 @@ def _expect(what: str, found: object, expected: object) -> None:
         raise AssertionError(f"{what} is {found!r}, expected {expected!r}")
 
 
+def _expect_values(device: GraphDevice, name: str, tensor: torch.Tensor, value: float) -> None:
+    """Compare four values with one, after all work of the device."""
+    device.synchronize()
+    _expect(f"{name}.tolist()", tensor.tolist(), [value] * 4)
+
+
 def _ready_stream(device: GraphDevice) -> Stream:
     """Return a new stream, after the current one is done."""
     device.synchronize()
@@ -517,10 +506,6 @@ def _captured(device: GraphDevice, body: Callable[[], object]) -> DeviceGraph:
     with device.capture(graph, pool=device.create_memory_pool(), stream=stream):
         body()
     return graph
-
-
-def _synchronize_current_stream(device: GraphDevice) -> None:
-    device.current_stream().synchronize()
 
 
 def _raise(error: Exception) -> None:
@@ -537,7 +522,7 @@ def _refused(action: Callable[[], object]) -> RuntimeError:
 
 
 def _refused_while_capturing(device: GraphDevice, action: Callable[[], object]) -> None:
-    """Try an illegal action inside a capture, which has to be refused with its own error."""
+    """Try an illegal action inside a capture: its own error comes out, and the device is usable."""
     refusals: list[RuntimeError] = []
 
     def body() -> None:
@@ -546,6 +531,7 @@ def _refused_while_capturing(device: GraphDevice, action: Callable[[], object]) 
 
     raised = _refused(lambda: _captured(device, body))
     _expect("the error that came out", raised, refusals[0])
+    _assert_usable(device)
 
 
 def _assert_usable(device: GraphDevice) -> None:
@@ -555,5 +541,4 @@ def _assert_usable(device: GraphDevice) -> None:
     buffer = torch.zeros(4, device=device.torch_device)
     graph = _captured(device, lambda: buffer.add_(1))
     graph.replay()
-    device.synchronize()
-    _expect("buffer.tolist()", buffer.tolist(), [1.0] * 4)
+    _expect_values(device, "buffer", buffer, 1.0)

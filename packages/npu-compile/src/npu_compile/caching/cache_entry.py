@@ -17,7 +17,6 @@ class StoredFunction:
     """A generated function.
 
     Attributes:
-        code: its code object.
         references: references to the module globals that it reads, by name.
         cells: its closure variables, by name; a piece is given by its index.
         defaults: defaults of its parameters.
@@ -34,8 +33,6 @@ class StoredPiece:
     """One piece of a split graph.
 
     Attributes:
-        label: its name in messages.
-        is_splitting: whether it runs splitting ops.
         code: index of its function among the functions; equal pieces share one.
     """
 
@@ -53,11 +50,8 @@ class CacheEntry:
             and calls the graph.
         graph_name: the name by which it calls the graph.
         graph: the graph, or the stitched function of its pieces.
-        functions: functions of the pieces.
-        pieces: the pieces in order.
         source: source code of the stitched function.
         read: function that reads all values that the graph depends on.
-        names: names of these values.
         checks: kinds of checks of each value.
         contents: content of each value at compile time, as (kind, text).
         aliases: which of the tensors are identical.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from npu_compile.torch_internals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from npu_compile.configuration.config import CompileConfig
 
@@ -92,7 +93,8 @@ def key_of_model(model: Any) -> str:
     parts = [name_of_class(type(model)), str(getattr(model, "__qualname__", ""))]
     if isinstance(model, nn.Module):
         first: dict[int, str] = {}
-        for name, tensor in _weights(model):
+        weights = (model.named_parameters, model.named_buffers)
+        for name, tensor in chain(*(each(remove_duplicate=False) for each in weights)):
             parts.append(f"{name} as {first.setdefault(id(tensor), name)}: {tensor_layout(tensor)}")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -116,12 +118,7 @@ def state_of_torch() -> tuple[object, ...]:
 def layout_of_call(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_dims: Mapping[object, tuple[int, ...]]
 ) -> tuple[object, ...]:
-    """Return the layouts of a call's arguments, without the sizes that may change.
-
-    Args:
-        args: positional arguments of the call.
-        kwargs: keyword arguments of the call.
-        dynamic_dims: dimensions that may change, by index or name of an argument.
+    """Return the layouts of a call's arguments, without the sizes of their dynamic dimensions.
 
     Raises:
         UncacheableError: An argument has a class or layout that cannot be compared.
@@ -135,11 +132,6 @@ def layout_of_call(
         )
         for name, value in (*enumerate(args), *kwargs.items())
     )
-
-
-def _weights(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
 
 
 def _version_of(distribution: str) -> str:

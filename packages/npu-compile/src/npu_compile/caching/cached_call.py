@@ -71,12 +71,9 @@ class CachedCall:
     Use it from one host thread at a time.
 
     Args:
-        model: the model to call.
         compiler: the backend; reports of cached compilations are added to its own.
-        folder: the cache folder.
         prepare: for split graphs, returns the callable that runs in place of a piece's function.
         pieces: records the pieces that the compiler prepares.
-        signature: signature of the model.
         dynamic_dims: for each argument the dimensions whose size changes between calls.
         software: the key of `key_of_software`.
     """
@@ -219,7 +216,7 @@ class CachedCall:
         return checks
 
     def _call_of(self, entry: CacheEntry) -> Callable[..., Any]:
-        graph = rebuilt(entry, self._prepare or _unprepared)
+        graph = rebuilt(entry, self._prepare or (lambda function, *_: function))
         return function_with(entry.entry, cells=self._cells(), more={entry.graph_name: graph})
 
     def _cells(self) -> dict[str, object]:
@@ -238,9 +235,7 @@ class CachedCall:
     def _compile(self, call: _Call | str, local_names: dict[str, object]) -> Any:
         """Call the model through Dynamo, and cache what it compiled, if anything.
 
-        Args:
-            call: the layout of the call, or the reason why it is not cached.
-            local_names: names of the locals from which compared values are read.
+        A text in place of the call is the reason why it is not cached.
         """
         args: Any = local_names["args"]
         kwargs: Any = local_names["kwargs"]
@@ -249,7 +244,7 @@ class CachedCall:
         try:
             output = self._compiled(*args, **kwargs)
         finally:
-            compiling = self._taken()
+            compiling, self._compiling, self._local_names = self._compiling, None, {}
         if compiling is None:
             return output
         codes = [each for each in codes_compiled_from(self._function) if id(each) not in known]
@@ -272,10 +267,6 @@ class CachedCall:
         reports = self._compiler.reports
         reports[reports.index(compiling.report)] = report
         return output
-
-    def _taken(self) -> _Compiling | None:
-        compiling, self._compiling, self._local_names = self._compiling, None, {}
-        return compiling
 
     def _backend(
         self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
@@ -409,11 +400,7 @@ class _Compiling:
                 )
 
     def entry_with(self, codes: list[CodeType], function: Any) -> CacheEntry:
-        """Return the entry.
-
-        Args:
-            codes: the code objects that Dynamo runs in place of the function.
-            function: the compiled function.
+        """Return the entry, given the code objects that Dynamo runs in place of the function.
 
         Raises:
             UncacheableError: It cannot be cached.
@@ -443,8 +430,3 @@ def _operator(name: str) -> OpOverload | None:
     packet, _, overload = rest.partition(".")
     found = getattr(getattr(torch.ops, namespace), packet, None)
     return None if found is None else getattr(found, overload or "default", None)
-
-
-def _unprepared(function: Callable[..., Any], label: str, is_splitting: bool) -> Callable[..., Any]:
-    del label, is_splitting
-    return function

@@ -253,12 +253,7 @@ def is_versioned_name(module: object) -> bool:
 
 
 def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
-    """Return whether the content of a file is included in the cache key.
-
-    Args:
-        path: path of the file, or its placeholder in a code object.
-        own_folders: folders of the packages whose sources are in the key.
-    """
+    """Return whether the content of a file is included in the cache key."""
     if "site-packages" not in path and "dist-packages" not in path:
         standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
         if path.startswith(tuple(f"{folder}/" for folder in standard)):

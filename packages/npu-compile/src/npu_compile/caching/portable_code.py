@@ -84,12 +84,7 @@ def names_read(code: types.CodeType) -> Iterator[str]:
 def references_of(
     code: types.CodeType, module: Mapping[str, object], left_out: frozenset[str] = frozenset()
 ) -> dict[str, Reference]:
-    """Return references to all globals that code reads, except built-ins.
-
-    Args:
-        code: code of a generated function.
-        module: its globals.
-        left_out: names that the caller provides again.
+    """Return references to all globals that code reads, except built-ins and those left out.
 
     Raises:
         UncacheableError: as for `reference_to`.

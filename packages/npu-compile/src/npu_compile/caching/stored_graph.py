@@ -57,11 +57,6 @@ def stored(
 ) -> StoredGraph:
     """Return a compiled graph as plain data.
 
-    Args:
-        compiled: the compiler's result for the graph.
-        graph_module: the graph after all passes.
-        pieces: the pieces recorded by `PreparedPieces`.
-
     Raises:
         UncacheableError: It has tensors or functions that another process cannot find.
     """
@@ -88,11 +83,7 @@ def stored(
 def stored_function(
     function: types.FunctionType, places: Mapping[int, int] = types.MappingProxyType({})
 ) -> StoredFunction:
-    """Return a generated function as plain data.
-
-    Args:
-        function: a function whose globals can all be found by name, except for ``places``.
-        places: indices of pieces, by their addresses.
+    """Return a generated function as plain data; ``places`` has indices of pieces, by address.
 
     Raises:
         UncacheableError: It reads something else.
@@ -114,11 +105,7 @@ def stored_function(
 def rebuilt(
     entry: CacheEntry, prepare: Callable[[Callable[..., Any], str, bool], Callable[..., Any]]
 ) -> Callable[..., Any]:
-    """Return the compiled graph of an entry.
-
-    Args:
-        entry: the cache entry.
-        prepare: creates the callable that replaces a piece; called once for each, in order.
+    """Return the compiled graph of an entry; `prepare` replaces each piece once, in order.
 
     Raises:
         ImportError: A module that it reads does not exist.
@@ -142,14 +129,7 @@ def function_with(
     cells: Mapping[str, object] = types.MappingProxyType({}),
     more: Mapping[str, object] = types.MappingProxyType({}),
 ) -> types.FunctionType:
-    """Recreate a function.
-
-    Args:
-        stored_function: the function from an entry.
-        pieces: the pieces in its closure, by index.
-        cells: closure variables that were not stored.
-        more: globals that it reads besides its references.
-    """
+    """Recreate a function, with closure variables and globals that were not stored."""
     code = stored_function.code
     module = {name: found_by(each) for name, each in stored_function.references.items()}
     closed_over = {

@@ -68,9 +68,7 @@ _WITHOUT_MEANING: Final = frozenset({"AUTOGRAD_SAVED_TENSORS_HOOKS"})
 class ValueReader:
     """Reads all values with one generated function that evaluates each part of a path once.
 
-    Args:
-        names: expressions over ``L`` and ``G``.
-        conditions: expressions over ``L`` and ``G`` that are true or false.
+    Names and conditions are expressions over ``L`` and ``G``.
     """
 
     def __init__(self, names: Sequence[str], conditions: Sequence[str]) -> None:
@@ -158,8 +156,6 @@ class ValueChecks:
     """The dependencies of a graph, as found in this process; decides whether a call still fits.
 
     Args:
-        read: the function from `function_of`.
-        names: names of the values that it reads.
         kinds: the checks that Dynamo makes of each.
         dynamic_dims: dimensions of tensors whose sizes change between calls, by name of a value.
         modules: the modules that ``G`` stands for.

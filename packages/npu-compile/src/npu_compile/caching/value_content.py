@@ -37,6 +37,7 @@ _OF_CLASS: Final = frozenset(
         "TYPE_MATCH",
     }
 )
+_OF_KEYS: Final = frozenset({"DICT_KEYS_MATCH", "EMPTY_NN_MODULE_HOOKS_DICT", "MAPPING_KEYS_CHECK"})
 # Their own text tells which they are; that of an enumeration's member is free.
 _SHOWN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _DICTS: Final = (dict, OrderedDict, defaultdict, types.MappingProxyType)
@@ -51,12 +52,7 @@ _BUILTIN: Final = (
 
 
 class Content(NamedTuple):
-    """The compared content of one value.
-
-    Attributes:
-        kind: how it is compared again before every call; see `ValueChecks`.
-        text: the content.
-    """
+    """The content of one value as text, and how it is compared again, see `ValueChecks`."""
 
     kind: str
     text: str
@@ -65,12 +61,7 @@ class Content(NamedTuple):
 def content_of(  # noqa: PLR0911 - one answer for each kind of value
     value: Any, kinds: frozenset[str], reader: CodeReader
 ) -> Content:
-    """Return the content that a compilation depends on if it read this value.
-
-    Args:
-        value: any object.
-        kinds: names of the checks that Dynamo makes of it, for instance ``TYPE_MATCH``.
-        reader: reader of functions and classes.
+    """Return the content that a compilation depends on if it read this value for these checks.
 
     Raises:
         UncacheableError: The value has no kind that another process can compare.
@@ -112,7 +103,7 @@ def _text_of_named(value: object, reader: CodeReader) -> str | None:
 
 
 def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Content:
-    if not kinds <= (_OF_CLASS | {"DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK", *_EMPTY_HOOKS}):
+    if not kinds <= _OF_CLASS | _OF_KEYS:
         asked = ", ".join(sorted(kinds - _OF_CLASS))
         raise UncacheableError(f"it is one {name_of_class(type(value))}, compared by {asked}")
     if type(value) in _DICTS:
@@ -130,9 +121,6 @@ def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Conten
     if isinstance(value, (set, frozenset)) or hasattr(value, "__len__"):
         raise UncacheableError(f"it is a {name_of_class(type(value))}, whose elements may matter")
     return Content("instance", kind)
-
-
-_EMPTY_HOOKS: Final = ("EMPTY_NN_MODULE_HOOKS_DICT",)
 
 
 def tensor_layout(tensor: torch.Tensor, dynamic_dims: tuple[int, ...] = ()) -> tuple[object, ...]:

@@ -58,7 +58,7 @@ def _config(options: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"npu-compile: {error}\n")
         return 1
-    sys.stdout.write(json.dumps(config.to_mapping(), indent=1) + "\n")
+    _show(config.to_mapping())
     return 0
 
 
@@ -74,10 +74,9 @@ def _read(text: str) -> CompileConfig:
 def _doctor(options: argparse.Namespace) -> int:
     checks = check_installation()
     if options.json:
-        shown = json.dumps([dataclasses.asdict(check) for check in checks], indent=1)
+        _show([dataclasses.asdict(check) for check in checks])
     else:
-        shown = "\n".join(map(str, checks))
-    sys.stdout.write(f"{shown}\n")
+        sys.stdout.write("\n".join(map(str, checks)) + "\n")
     return 0 if all(check.ok for check in checks) else 1
 
 
@@ -85,7 +84,7 @@ def _error(options: argparse.Namespace) -> int:
     text = sys.stdin.read() if options.text == "-" else options.text
     found = find_failures(text)
     if options.json:
-        sys.stdout.write(json.dumps([failure.to_mapping() for failure in found], indent=1) + "\n")
+        _show([failure.to_mapping() for failure in found])
     elif found:
         sys.stdout.write("\n".join(map(str, found)) + "\n")
     if not found:
@@ -133,11 +132,8 @@ def _lint(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> None:
     named = NamedModel.load(options.model, _config_of(options))
     budget = CaptureBudget(streams=options.streams, num_bytes=options.memory)
-    progress = Progress(quiet=options.quiet)
-    try:
+    with Progress(quiet=options.quiet) as progress:
         plans = plan_captures(named, budget, progress, sizes=options.sizes)
-    finally:
-        progress.end()
     if options.json:
         _show({step: plan_mapping(plan) for step, plan in plans.items()})
     else:
@@ -147,11 +143,8 @@ def _plan(options: argparse.Namespace) -> None:
 def _bench(options: argparse.Namespace) -> None:
     named = NamedModel.load(options.model, _config_of(options))
     modes = _modes(options.modes) if options.modes else modes_of(named)
-    progress = Progress(quiet=options.quiet)
-    try:
+    with Progress(quiet=options.quiet) as progress:
         times = time_modes(named, modes, num_steps=options.steps, progress=progress)
-    finally:
-        progress.end()
     for path in options.plot:
         draw_times(times, path)
     if options.json:

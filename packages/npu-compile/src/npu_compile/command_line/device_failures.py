@@ -45,9 +45,6 @@ def find_failures(text: str) -> list[DeviceFailure]:
     """Return the known failures in a text, each once, in order of appearance.
 
     The first one is usually the cause of the others.
-
-    Args:
-        text: a single code, or lines written by torch_npu and CANN.
     """
     found: dict[int, DeviceFailure] = {}
     for number, line in enumerate(text.splitlines(), start=1):

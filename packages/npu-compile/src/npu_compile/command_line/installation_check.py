@@ -29,14 +29,7 @@ _START = "import torch, torch_npu; print(torch.npu.device_count())"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """The result of one check.
-
-    Attributes:
-        name: the subject of the check.
-        ok: whether it is as required.
-        found: the state that was found.
-        remedy: what to do; empty if nothing is wrong.
-    """
+    """What was found of one thing, whether it is as required, and the remedy if it is not."""
 
     name: str
     ok: bool

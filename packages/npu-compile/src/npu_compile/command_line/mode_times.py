@@ -30,7 +30,6 @@ class ModeTimes:
     """Host time of the decode steps of one mode, in microseconds, from the call to its return.
 
     Attributes:
-        mode: the mode.
         step_us: time of each step.
         update_us: the part of each step spent on launching attention updates.
         statistics: how the steps used the capture sizes, including warm-up steps.
@@ -88,13 +87,8 @@ def time_modes(
 ) -> list[ModeTimes]:
     """Time decode steps of a model in several modes, in turns, so that noise affects all alike.
 
-    The device is synchronised between the steps, outside the measured time.
-
-    Args:
-        named: the model.
-        modes: the modes, of which at most one captures attention in its graphs.
-        num_steps: steps to time in each mode.
-        progress: receives captures and steps.
+    At most one mode may capture attention in its graphs. The device is synchronised between the
+    steps, outside the measured time.
 
     Raises:
         ConfigError: The model lacks what a mode needs, or modes cannot be combined.

@@ -24,13 +24,7 @@ def plan_captures(
     *,
     sizes: tuple[int, ...] | None = None,
 ) -> dict[str, CapturePlan]:
-    """Capture the sizes of a model within a budget, and release the graphs.
-
-    Args:
-        named: the model, with a configuration whose mode captures.
-        budget: limits for all its graphs together.
-        progress: receives each capture and the forecast.
-        sizes: decode sizes that replace those of the configuration.
+    """Capture the sizes of a model within a budget of all its graphs, and release the graphs.
 
     Returns:
         The plans of ``decode`` and, if it is captured, ``prefill``, after the last capture.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Progress:
-    """Shows progress: on a terminal on one line that is overwritten, otherwise line by line.
-
-    Args:
-        quiet: show nothing.
-    """
+    """Shows progress in its block: on a terminal on one line, otherwise line by line."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -36,7 +36,10 @@ class Progress:
         if self._is_terminal or number % -(-total // 10) == 0:
             self.say(f"step {number} of {total}")
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Clear the line for later output."""
         if self._has_line:
             sys.stderr.write("\r\x1b[K")

@@ -35,16 +35,13 @@ class SampleSteps:
     its graphs, because the recorder stores records by graph key.
 
     Args:
-        named: the model.
         config: replaces the model's own configuration.
-        device: the device to run on.
         observer: receives captures and replays.
         decode_observer: receives each step.
 
     Attributes:
         runner: runner of the decode steps.
         prefill_runner: runner of prefill, if the model declares prefill and its mode captures it.
-        device: as given.
 
     Raises:
         ConfigError: The model lacks what the mode needs, or the configuration is invalid.
@@ -71,7 +68,9 @@ class SampleSteps:
         self._num_rows: int = next(iter(rows.values())).shape[0]
         given = dict(named.decode)
         self._lengths: Callable[[int, int], Mapping[str, Any]] = given.pop("lengths", _no_lengths)
-        self._set_lengths: Callable[[Mapping[str, Any]], None] = given.get("set_lengths", _ignore)
+        self._set_lengths: Callable[[Mapping[str, Any]], object] = given.get(
+            "set_lengths", _no_lengths
+        )
         if config.mode is not CompileMode.EAGER and not config.capture_sizes:
             config = dataclasses.replace(config, capture_sizes=(self._num_rows,))
         self._specs = given.pop("inputs", {name: _spec(value) for name, value in rows.items()})
@@ -131,11 +130,7 @@ class SampleSteps:
         )
 
     def run(self, number: int) -> Any:
-        """Run a step and return its output, for the rows of the inputs.
-
-        Args:
-            number: number of the step, from 0, which determines the lengths.
-        """
+        """Run step ``number``, from 0, which determines the lengths, and return its output."""
         padded = self.runner.padded_size(self._num_rows)
         return self.runner.run(self._inputs, self._lengths(padded, number))
 
@@ -174,10 +169,5 @@ def _spec(value: torch.Tensor) -> InputSpec:
     return InputSpec(dtype=value.dtype, trailing_shape=tuple(value.shape[1:]))
 
 
-def _no_lengths(rows: int, number: int) -> Mapping[str, Any]:
-    del rows, number
+def _no_lengths(*_: object) -> Mapping[str, Any]:
     return {}
-
-
-def _ignore(lengths: Mapping[str, Any]) -> None:
-    del lengths

@@ -56,17 +56,21 @@ class StepTrace:
         trace.join(self.device)
         trace.write(path)
 
+    def spans(self, events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return those events that begin while the traced steps run and have a duration."""
+        return [
+            event
+            for event in events
+            if event["ph"] == "X" and self.began <= event["ts"] <= self.ended
+        ]
+
     def summary(self) -> dict[str, Any]:
         """Return counts over the traced steps, as plain data.
 
         ``updates`` counts launches whose arguments were updated; ``updates_in_time`` counts those
         that were complete when the replay reached their layer, so that it did not wait.
         """
-        spans = [
-            event
-            for event in self.device
-            if event["ph"] == "X" and self.began <= event["ts"] <= self.ended
-        ]
+        spans = self.spans(self.device)
         details = [event.get("args", {}) for event in spans]
         return {
             "replays": sum(is_replay(event) for event in spans),
@@ -80,12 +84,6 @@ def trace_model(
     name: str, config: CompileConfig | None, *, num_steps: int, quiet: bool
 ) -> StepTrace:
     """Run decode steps of a model in a separate process and return their trace.
-
-    Args:
-        name: ``MODULE:FUNCTION``, as for `NamedModel.load`.
-        config: replaces the function's configuration.
-        num_steps: steps to trace.
-        quiet: show no progress.
 
     Raises:
         ConfigError: The process failed (its output is on standard error), or the device's times

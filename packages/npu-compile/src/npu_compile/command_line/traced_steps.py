@@ -49,11 +49,6 @@ class _UpdateObserver:
 def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[str, Any]:
     """Capture a model and run steps of it, with the host ahead of the device as in serving.
 
-    Args:
-        named: the model.
-        num_steps: steps to trace, after some warm-up steps.
-        progress: receives captures.
-
     Returns:
         Plain data: ``traceEvents``; ``layers``, which maps addresses of external events to the
             layers
@@ -120,13 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
     config = CompileConfig.from_json(options.config) if options.config else None
-    progress = Progress(quiet=options.quiet)
     try:
-        traced = trace_steps(NamedModel.load(options.model, config), options.steps, progress)
+        with Progress(quiet=options.quiet) as progress:
+            traced = trace_steps(NamedModel.load(options.model, config), options.steps, progress)
     except TOLD_ERRORS as error:
         sys.exit(f"npu-compile: {error}")
-    finally:
-        progress.end()
     options.output.write_text(json.dumps(traced), encoding="utf-8")
 
 

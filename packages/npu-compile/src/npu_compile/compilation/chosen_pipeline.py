@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 def chosen_pipeline(config: CompileConfig, given: Pipeline | None = None) -> Pipeline | None:
     """Return the pipeline that rewrites graphs, or ``None`` if there is none.
 
-    Args:
-        config: Names a pipeline and selects parts of it.
-        given: A pipeline of the caller's, which replaces the named one.
-
     Raises:
         ConfigError: The configuration contradicts the given pipeline, or names a function that does
             not return one, or a pass or rule that the pipeline does not have.

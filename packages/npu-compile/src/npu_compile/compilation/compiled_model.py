@@ -138,10 +138,7 @@ class CompiledModel:
             EagerSegmentError: A function that runs eagerly returned something else than at capture.
             SplittingOpError: A splitting op of the configuration is not in the model.
         """
-        for compiler in self._compilers:
-            for prepared in compiler.prepared:
-                # A replay enters no graph, which would see by itself that a weight has changed.
-                prepared.refresh()
+        self._refresh_prepared()
         return self._call(*args, **kwargs)
 
     def run_inside(self, *args: Any, **kwargs: Any) -> Any:
@@ -154,16 +151,12 @@ class CompiledModel:
     def capture_around(self, function: Callable[..., Any], *, name: str) -> Callable[..., Any]:
         """Return a function that is captured as decode steps of the model are, and released too.
 
-        Args:
-            function: calls :meth:`run_inside`, any number of times.
-            name: of the function, for messages.
+        It calls :meth:`run_inside`, any number of times. Messages name it by ``name``.
         """
         captured = self._capturing(function, self.config.decode_run_modes, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            for compiler in self._compilers:
-                for prepared in compiler.prepared:
-                    prepared.refresh()
+            self._refresh_prepared()
             return captured(*args, **kwargs)
 
         return call
@@ -173,9 +166,6 @@ class CompiledModel:
         """In the block, enter a context inside each capture of the whole model, around its work.
 
         Called by runners. Warm-up runs do not enter it.
-
-        Args:
-            enter: returns the context.
         """
         before, self._inside_captures = self._inside_captures, enter
         try:
@@ -213,11 +203,9 @@ class CompiledModel:
         return self._capture_plans
 
     def note_plan(self, plan: CapturePlan | None, *, before: CapturePlan | None) -> None:
-        """Replace a runner's plan by a new one; called by runners.
+        """Replace a runner's earlier plan; called by runners.
 
-        Args:
-            plan: the new plan, or ``None`` if the runner has released its graphs.
-            before: the earlier plan, which is dropped.
+        ``None`` drops it: the runner has released its graphs.
         """
         others = tuple(other for other in self._capture_plans if other is not before)
         self._capture_plans = others if plan is None else (*others, plan)
@@ -256,15 +244,12 @@ class CompiledModel:
         """
         for graphed in self._graphed:
             graphed.check_weights()
-        for compiler in self._compilers:
-            for prepared in compiler.prepared:
-                prepared.refresh(compare=True)
+        self._refresh_prepared(compare=True)
 
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session in which calls of this model capture.
 
-        Args:
-            pool: the memory pool of an earlier session, to share its memory.
+        It shares the memory of an earlier session whose pool is given.
         """
         return CaptureSession(self.device, self.context, pool)
 
@@ -278,6 +263,12 @@ class CompiledModel:
             for key in graphed.captured_keys if keys is None else keys:
                 if graphed.is_captured(key):
                     graphed.release(key)
+
+    def _refresh_prepared(self, *, compare: bool = False) -> None:
+        # A replay enters no graph, which would see by itself that a weight has changed.
+        for compiler in self._compilers:
+            for prepared in compiler.prepared:
+                prepared.refresh(compare=compare)
 
     def _capturing(
         self, function: Callable[..., Any], modes: Iterable[RunMode], name: str

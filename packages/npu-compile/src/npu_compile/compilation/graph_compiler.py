@@ -30,14 +30,12 @@ class GraphCompiler:
     It is a backend of ``torch.compile``, which several threads may call for several graphs.
 
     Args:
-        config: selects fusions and splitting ops.
         pipeline: rewrites graphs, instead of the pipeline named by the configuration.
         prepare_piece: returns the callable that runs in place of a piece; ``None`` does not split.
         inner: compiles whole graphs further after the fusions; called like a backend.
         observers: observe graphs between the fusion passes.
 
     Attributes:
-        reports: one report per graph so far.
         prepared: values that graphs compute from weights once for all steps. Before you replay a
             captured graph, ask them whether a weight has changed.
         pipeline_hash: hash of the pipeline, for the key of a compile cache; empty without one.
@@ -70,12 +68,9 @@ class GraphCompiler:
     def __call__(
         self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
-        """Compile one graph in place and return the callable that Dynamo runs.
+        """Compile one graph in place and return the callable that Dynamo runs, which keeps it.
 
-        Args:
-            graph_module: the Dynamo graph; the callable keeps it.
-            example_inputs: example inputs from Dynamo, only for an inner compiler, because the
-                graph's metadata has shapes and dtypes.
+        Only an inner compiler reads the inputs: the graph's metadata has shapes and dtypes.
 
         Raises:
             RuleError: A rule that the configuration requires matched nothing.

@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 
 def name_hint(found: object, known: Collection[str], near: Collection[str] = ()) -> str:
-    """Return a hint for an unknown name: the nearest known name, or else all of them.
-
-    Args:
-        found: the unknown name.
-        known: the names to list.
-        near: more names that are considered for the nearest one.
-    """
+    """Return the nearest name, also of ``near``, or else all known names, as a hint."""
     nearest = difflib.get_close_matches(str(found), [*known, *near], n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"
 

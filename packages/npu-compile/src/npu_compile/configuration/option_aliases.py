@@ -50,13 +50,7 @@ _QUANTIZING_RULES: Final = (
 
 
 class Meaning(NamedTuple):
-    """The field of ``CompileConfig`` that an option corresponds to.
-
-    Attributes:
-        field: its name.
-        value: its value.
-        is_default: whether other options may override it.
-    """
+    """The field of ``CompileConfig`` that an option sets; others may override a default one."""
 
     field: str
     value: Any
@@ -70,11 +64,8 @@ _Reader = Callable[[str, object], tuple[Meaning, ...]]
 def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Translate options of other engines into fields of ``CompileConfig``.
 
-    Splitting ops without a mode imply mode ``piecewise``.
-
-    Args:
-        values: maps names to values; our fields and names of ``OPTION_ALIASES`` may be mixed. Other
-            names are kept.
+    Our fields and names of ``OPTION_ALIASES`` may be mixed; other names are kept. Splitting ops
+    without a mode imply mode ``piecewise``.
 
     Raises:
         ConfigError: A value has no equivalent here, or two options contradict each other.
@@ -292,13 +283,12 @@ _LIMITS: Final[Mapping[str, tuple[str, Callable[[int], CaptureSizes]]]] = Mappin
     }
 )
 
+_OF_ASCEND: Final = frozenset({"enable_graph_rewrite", "enable_quantization_fusion"})
 # Options that hold others, and which; `None` for any.
 _GROUPS: Final[Mapping[str, frozenset[str] | None]] = MappingProxyType(
     {
         "compilation_config": None,
-        "additional_config": frozenset({"enable_graph_rewrite", "enable_quantization_fusion"}),
-        "ascend_compilation_config": frozenset(
-            {"enable_graph_rewrite", "enable_quantization_fusion"}
-        ),
+        "additional_config": _OF_ASCEND,
+        "ascend_compilation_config": _OF_ASCEND,
     }
 )

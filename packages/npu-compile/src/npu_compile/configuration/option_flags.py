@@ -26,12 +26,8 @@ class _Flag:
 def read_flags(arguments: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
     """Return options by name.
 
-    ``--capture-sizes 1 2`` and ``--capture-sizes=1`` give lists, ``--enable-torch-compile`` gives
-    true. A value is JSON, or else a text.
-
-    Args:
-        arguments: the words of the command line.
-        lists: options of which one value is a list of one, beside ``LIST_OPTIONS``.
+    ``--capture-sizes 1 2`` and ``--capture-sizes=1`` give lists, as all options of ``lists`` and
+    ``LIST_OPTIONS`` do; ``--enable-torch-compile`` gives true. A value is JSON, or else a text.
 
     Raises:
         ConfigError: a word before the first flag, or a flag twice.

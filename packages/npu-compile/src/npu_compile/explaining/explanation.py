@@ -45,8 +45,6 @@ class Explanation:
     """What a configuration does to a model. ``str()`` returns readable text.
 
     Attributes:
-        name: name of the model.
-        config: the configuration.
         report: fusions with near misses, and the split plan.
         launches_before: operators that one step launches before fusion, not counting views, sizes
             and elements of tuples; ``None`` if no fusion rule ran.

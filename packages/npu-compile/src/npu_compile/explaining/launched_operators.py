@@ -29,8 +29,6 @@ class LaunchedOperator:
     """One operator that a step launches.
 
     Attributes:
-        node: name of its node.
-        name: name of the operator.
         shapes: shapes of the returned tensors, as text; empty for an operator that returns nothing
             and writes into its arguments, such as attention in a custom operator.
         module: path of the module that calls it, as in ``named_modules``; empty for the model

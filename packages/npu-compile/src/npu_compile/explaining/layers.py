@@ -22,8 +22,6 @@ class LayerGroup:
 
     Attributes:
         first: path of the first layer's module; empty for operators outside layers.
-        last: path of the last layer's module.
-        count: number of layers.
         before: launches of the first layer before fusion.
         after: launches of the first layer after fusion.
     """

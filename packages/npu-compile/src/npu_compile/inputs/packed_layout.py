@@ -27,8 +27,6 @@ class PackedLayout:
     Inputs with the same place form one contiguous part of the buffer, in declaration order.
 
     Args:
-        specs: input names and their declarations.
-        largest: the largest step that fits.
         device: where values may be, besides the CPU.
 
     Attributes:
@@ -78,10 +76,7 @@ class PackedLayout:
     ) -> StepSize:
         """Check the inputs of a step against the declarations and return the step's size.
 
-        Args:
-            values: one tensor ``[rows, ...]`` for each declared input.
-            most: the largest size that fits.
-            least: minimum number of rows.
+        Each value is ``[rows, ...]``; there are between `least` rows and the size `most`.
 
         Returns:
             The size. If no input has one row per sequence, it has as many sequences as fit.

@@ -32,9 +32,6 @@ class CaptureSchedule:
         what: the kind of steps, for messages, such as ``decode``.
 
     Attributes:
-        run_modes: as given.
-        all_keys: as given.
-        modes: the run mode of each key.
         keys: the keys that steps may use, by size. Before captures begin, all keys; afterwards,
             those captured so far and those that run eagerly because that was measured to be the
             fastest.
@@ -80,9 +77,7 @@ class CaptureSchedule:
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
         """Return the key of a step, or ``None`` if it is to run eagerly.
 
-        Args:
-            num_rows: rows of the batch.
-            agreed: the agreement of all ranks; ``None`` if ranks need not agree.
+        `agreed` is ``None`` if ranks need not agree.
 
         Raises:
             InputError: The batch has no rows, or ranks agreed on a key that these steps do not
@@ -154,12 +149,9 @@ class CaptureSchedule:
     ) -> None:
         """Capture all pending keys; call it after :meth:`begin`.
 
-        Args:
-            capture: captures and releases the graph of a key.
-            on_captured: called after each size with (size, sizes done, total sizes).
-            on_forecast: called once with the plan if there is a budget, as soon as the total is
-                forecast.
-            exchange: collective for ranks that must choose the same run modes.
+        `on_captured` is called after each size with (size, sizes done, total sizes), `on_forecast`
+        once if there is a budget, as soon as the total is forecast. `exchange` is a collective of
+        ranks that must choose the same run modes.
 
         Raises:
             ConfigError: No size fits the budget of the configuration.
@@ -186,10 +178,6 @@ class CaptureSchedule:
 
     def capture_next(self, capture: StepCapture, *, exchange: Exchange | None) -> int | None:
         """Capture the largest pending key in a session of its own, between steps.
-
-        Args:
-            capture: captures and releases the graph of a key.
-            exchange: collective for ranks that must choose the same run modes.
 
         Returns:
             The size that steps may use now, or ``None`` if none is left.

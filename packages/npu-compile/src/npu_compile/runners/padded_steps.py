@@ -28,13 +28,8 @@ class PaddedSteps:
     Owns the static buffers that the captured graphs read. It does not know which keys are captured.
 
     Args:
-        compiled: the model.
         form: the inputs of the model, and the step size of a key.
         keys: all graph keys, including that of the largest step.
-        call: the function that a step runs; the model by default.
-
-    Attributes:
-        compiled: as given.
     """
 
     def __init__(
@@ -55,10 +50,7 @@ class PaddedSteps:
     def check(self, key: GraphKey | None, inputs: Mapping[str, Tensor], *, least: int) -> StepSize:
         """Return the size of a batch that is to run under a key; launches nothing.
 
-        Args:
-            key: the key of the graph; ``None`` if the batch is not padded.
-            inputs: one tensor ``[rows, ...]`` for each input, on the CPU or the device.
-            least: minimum number of rows.
+        Without a key the batch is not padded. Inputs are ``[rows, ...]``, on the CPU or the device.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
@@ -104,14 +96,10 @@ class PaddedSteps:
         self.own_rows(self.padding_step(key, mode)(), own=self._sizes[key], key=key)
 
     def own_rows(self, output: Any, *, own: StepSize, key: GraphKey | None) -> Any:
-        """Return an output of the model without the rows of padding.
+        """Return an output of the model without the rows of padding; without a key it has none.
 
-        Finds tensors inside lists, tuples, dicts and dataclasses; the returned tensors are views.
-
-        Args:
-            output: the output of the model.
-            own: size of the batch, which has the first rows and sequences.
-            key: the key of the step; ``None`` if it was not padded.
+        Finds tensors inside lists, tuples, dicts and dataclasses; the returned tensors are views of
+        the first rows and sequences.
 
         Raises:
             OutputError: A tensor has neither one row per token nor one row per sequence.

@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 class RecordedPlans:
     """Update plans by graph key, and the records they were compiled from.
 
-    Args:
-        recorder: the recorder that attention uses; ``None`` if nothing is ever recorded.
-        lane: the update lane of the device; ``None`` if nothing is ever recorded.
-        groups: the parameter groups of the plans.
-
-    Attributes:
-        by_key: the plans.
-        lane: as given.
+    Without a recorder and a lane nothing is ever recorded.
     """
 
     def __init__(
@@ -79,18 +72,11 @@ class RecordedPlans:
     def prepare(self, key: GraphKey, shown: object) -> None:
         """Make ready for a step of padding; here that is all done by what showed its lengths.
 
-        Args:
-            key: of the step.
-            shown: what the function that showed its lengths to attention returned.
+        `shown` is what the function that showed them to attention returned.
         """
 
     def make_metadata(self, lengths: Mapping[str, Mapping[str, Lengths]], size: StepSize) -> None:
-        """Make the metadata of a step that does not replay as one graph; here it has none.
-
-        Args:
-            lengths: of the step.
-            size: of the step, as its lengths describe it.
-        """
+        """Make the metadata of a step that does not replay as one graph; here it has none."""
 
     def updating(
         self, lengths: Mapping[str, Mapping[str, Lengths]]
@@ -106,10 +92,7 @@ class RecordedPlans:
     ) -> Callable[[], Any]:
         """Return a function that replays a graph, and does what comes in front of it.
 
-        Args:
-            key: of the graph.
-            lengths: of the step; ``None`` for a step of padding.
-            replay: queues the replay.
+        Lengths of ``None`` are those of a step of padding.
         """
         return replay
 

@@ -22,13 +22,7 @@ def require_model_and_inputs(
     *,
     allows_more: bool = False,
 ) -> None:
-    """Check that a model is compiled and that its arguments are declared.
-
-    Args:
-        doing: the current operation, for messages.
-        compiled: the model.
-        inputs: the declarations.
-        allows_more: whether there may be inputs that are not the model's.
+    """Check that a model is compiled and its arguments are declared, and no more unless allowed.
 
     Raises:
         ConfigError: The model is not compiled, a declaration has the wrong type, or the names
@@ -67,15 +61,6 @@ def require_updates(
     needs_groups: bool = False,
 ) -> None:
     """See that what rewrites attention's arguments is there, where steps replay as one graph.
-
-    Args:
-        doing: what is being done, for messages.
-        modes: the run modes of the steps.
-        recorder: a `Recorder`, or ``None``.
-        lane: an `UpdateLane`, or ``None``.
-        groups: a mapping, or ``None``.
-        remedy: what to do about one that is missing.
-        needs_groups: whether the groups have to be there too.
 
     Raises:
         ConfigError: something is of another type, or is missing in run mode ``FULL``.

@@ -23,7 +23,6 @@ class SizeUse:
     Attributes:
         size: rows after padding.
         run_mode: how steps of this size run now.
-        num_steps: number of steps.
         num_exact: steps whose batch had exactly this many rows.
         num_rows: rows of all batches, before padding.
     """
@@ -79,11 +78,7 @@ class RunnerStatistics:
 
 
 class StepCounts:
-    """Counts the steps of a runner, and finds a size that many batches miss.
-
-    Args:
-        what: the kind of steps, for the statistics.
-    """
+    """Counts the steps of a runner, and finds a size that many batches miss."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -94,9 +89,7 @@ class StepCounts:
     def note(self, num_rows: int, size: int | str) -> bool:
         """Count a step, and return whether it is time to look for a missed size.
 
-        Args:
-            num_rows: rows of the batch.
-            size: the size it was padded to, or the reason why it ran eagerly.
+        ``size`` is what it was padded to, or the reason why it ran eagerly.
         """
         at = num_rows, size
         self._counts[at] = self._counts.get(at, 0) + 1
@@ -107,11 +100,7 @@ class StepCounts:
         return True
 
     def statistics(self, mode_of: Callable[[int], RunMode]) -> RunnerStatistics:
-        """Return the statistics so far.
-
-        Args:
-            mode_of: returns how steps of a capture size run now.
-        """
+        """Return the statistics so far; `mode_of` returns how steps of a capture size run now."""
         steps, exact, rows = Counter[int](), Counter[int](), Counter[int]()
         eager = Counter[str]()
         for (num_rows, size), count in self._counts.items():
@@ -142,9 +131,6 @@ class StepCounts:
         Batches larger than every capture size are not included: they have a warning of their own.
         Batches whose padding depended on another rank, or on incomplete captures, are not included
         either.
-
-        Args:
-            padded_size: returns the size that a batch with so many rows is padded to by itself.
         """
         padded: dict[int | str, Counter[int]] = {}
         for (num_rows, size), count in self._counts.items():

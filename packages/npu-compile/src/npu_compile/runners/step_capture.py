@@ -24,8 +24,6 @@ class StepCapture:
     Creating it waits until the thread of the update lane has finished its queued work.
 
     Args:
-        steps: the steps of the runner.
-        plans: the plans of the runner.
         prepare: called with the tokens of a key before the model runs under it.
 
     Raises:

@@ -121,12 +121,7 @@ class StepForm:
         return self._query_length is not None or self._by_sequence is not None
 
     def shown_size(self, own: StepSize, key: GraphKey | None) -> StepSize:
-        """Return the size that the lengths of a step describe: padded or the batch's own.
-
-        Args:
-            own: size of the batch.
-            key: the key of a padded step.
-        """
+        """Return the size that the lengths of a step describe: padded or the batch's own."""
         is_padded = key is not None and self._query_length is not None
         return self.step_size(key.num_tokens) if key is not None and is_padded else own
 
@@ -156,9 +151,7 @@ class StepForm:
 class PrefillForm(StepForm):
     """Sizes, keys and inputs of prefill and mixed steps. Each graph has `max_sequences` sequences.
 
-    Args:
-        inputs: declarations of the model's arguments.
-        max_sequences: sequences of every captured step, in addition to one of padding.
+    Each captured step has one more, of padding.
     """
 
     def __init__(self, inputs: Mapping[str, InputSpec], *, max_sequences: int) -> None:

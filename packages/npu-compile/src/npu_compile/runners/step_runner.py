@@ -64,18 +64,11 @@ class StepRunner:
     """Runs the steps of one compiled model with captured graphs; see its subclasses.
 
     Args:
-        compiled: the model.
-        form: sizes, keys and inputs of the steps.
         run_modes: how steps are captured and replayed. If there are several, each size gets the one
             that is measured to be the fastest.
-        sizes: capture sizes, in rows.
         plans: the update plans of graphs in run mode ``FULL``.
         set_lengths: sets the attention lengths of a step that is not updated.
-        observer: receives every step.
         call: what a step runs; the model by default.
-
-    Attributes:
-        compiled: as given.
     """
 
     def __init__(

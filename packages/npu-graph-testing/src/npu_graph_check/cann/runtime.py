@@ -8,13 +8,14 @@ torch_npu's wheel.
 from __future__ import annotations
 
 import ctypes
+import functools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from npu_graph_check.errors import NoDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 """Modes of a capture."""
@@ -23,19 +24,15 @@ EVENT_SYNC, EVENT_TIME_LINE, EVENT_EXTERNAL, EVENT_IPC = 0x01, 0x08, 0x20, 0x40
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 """Kinds of a copy."""
 
+_FORMAT_ND = 2
 _FINALIZED_ELSEWHERE = 100002  # ACL_ERROR_REPEAT_INITIALIZE: torch_npu was first, which is as good
 
 
 class CannError(RuntimeError):
-    """A call that should have succeeded failed.
-
-    Attributes:
-        status: its status.
-    """
+    """A call that should have succeeded failed."""
 
     def __init__(self, name: str, status: int, message: str) -> None:
         super().__init__(f"{name}: status {status}, expected 0{message and ': '}{message}")
-        self.status = status
 
 
 class Handle(ctypes.c_void_p):
@@ -57,7 +54,6 @@ class Cann:
                 f"loading CANN's runtime: {error}; source CANN's set_env.sh, or start the command "
                 "with `cann-sim run --`"
             ) from error
-        self._operators: ctypes.CDLL | None = None
         status = self.call("aclInit", None)
         if status not in {0, _FINALIZED_ELSEWHERE}:
             raise NoDeviceError(f"aclInit: status {status}: {self.message()}")
@@ -84,15 +80,35 @@ class Cann:
         Raises:
             CannError: it did not.
         """
-        status = self.call(name, *arguments)
+        self.require(name, self.call(name, *arguments))
+
+    def require(self, name: str, status: int) -> None:
+        """See that a function has succeeded.
+
+        Raises:
+            CannError: it has not.
+        """
         if status:
             raise CannError(name, status, self.message())
 
+    @functools.cached_property
+    def operators(self) -> ctypes.CDLL:
+        """The operator library."""
+        return ctypes.CDLL("libopapi.so")
+
     def operator(self, name: str, *arguments: object) -> int:
-        """Call a function of the operator library, and return its status or address."""
-        if self._operators is None:
-            self._operators = ctypes.CDLL("libopapi.so")
-        return _call(self._operators, name, arguments)
+        """Call a function of the operator library, and return its status."""
+        return _call(self.operators, name, arguments)
+
+    def create_tensor(
+        self, address: Handle, sizes: Sequence[int], strides: Sequence[int], dtype: int
+    ) -> Handle:
+        """Return memory as operators take it, in format ND; the description is never freed."""
+        create, array = self.operators.aclCreateTensor, ctypes.c_int64 * len(sizes)
+        create.restype = ctypes.c_void_p
+        shape, rank, start = array(*sizes), ctypes.c_uint64(len(sizes)), ctypes.c_int64(0)
+        given = (shape, rank, dtype, array(*strides), start, _FORMAT_ND, shape, rank, address)
+        return Handle(create(*given))
 
     def message(self) -> str:
         """Return the first line of the device's message on the last failure."""

@@ -5,60 +5,53 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from npu_graph_check.cann.runtime import DEVICE_TO_HOST, HOST_TO_DEVICE, CannError, Handle
+from npu_graph_check.cann.runtime import DEVICE_TO_HOST, HOST_TO_DEVICE, Handle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npu_graph_check.cann.runtime import Cann
 
-_FLOAT, _FORMAT_ND = 0, 2
+_FLOAT = 0
 _HUGE_FIRST = 0
 
 
 class Vector:
     """Float32 values in their own device memory, which lives until the process ends.
 
-    Args:
-        cann: the device.
-        values: initial values.
-
     Attributes:
         address: address of the memory.
-        num_bytes: size of the values.
         tensor: the values as operators take them.
     """
 
     def __init__(self, cann: Cann, values: Sequence[float]) -> None:
         self._cann = cann
         self._length = len(values)
-        self.num_bytes = 4 * self._length
+        self._num_bytes = 4 * self._length
         self.address = Handle()
         # 32 bytes more, as documented for kernels that read whole units.
-        cann.ok("aclrtMalloc", ctypes.byref(self.address), self.num_bytes + 32, _HUGE_FIRST)
+        cann.ok("aclrtMalloc", ctypes.byref(self.address), self._num_bytes + 32, _HUGE_FIRST)
         self.write(values)
-        self.tensor = self._describe()
+        self.tensor = cann.create_tensor(self.address, [self._length], [1], _FLOAT)
 
     def write(self, values: Sequence[float]) -> None:
         """Write from the host, which waits."""
-        host = (ctypes.c_float * self._length)(*values)
-        n = self.num_bytes
+        host, n = (ctypes.c_float * self._length)(*values), self._num_bytes
         self._cann.ok("aclrtMemcpy", self.address, n, ctypes.byref(host), n, HOST_TO_DEVICE)
 
     def read(self) -> list[float]:
         """Read the values on the host, without waiting for work on streams."""
-        host = (ctypes.c_float * self._length)()
-        n = self.num_bytes
+        host, n = (ctypes.c_float * self._length)(), self._num_bytes
         self._cann.ok("aclrtMemcpy", ctypes.byref(host), n, self.address, n, DEVICE_TO_HOST)
         return list(host)
 
     def add(self, number: float, stream: Handle) -> None:
         """Launch ``self += number``."""
-        self._launch("aclnnInplaceAdds", stream, self.scalar(number), self.scalar(1.0))
+        self._cann.require("aclnnInplaceAdds", self.add_status(number, stream))
 
     def multiply(self, number: float, stream: Handle) -> None:
         """Launch ``self *= number``."""
-        self._launch("aclnnInplaceMuls", stream, self.scalar(number))
+        self._cann.require("aclnnInplaceMuls", self.multiply_status(number, stream))
 
     def add_status(self, number: float, stream: Handle) -> int:
         """Launch ``self += number``, and return the status of the launch."""
@@ -68,54 +61,25 @@ class Vector:
         """Launch ``self *= number``, and return the status of the launch."""
         return self._try("aclnnInplaceMuls", stream, self.scalar(number))
 
-    def _launch(self, name: str, stream: Handle, *arguments: Handle) -> None:
-        status = self._try(name, stream, *arguments)
-        if status:
-            raise CannError(name, status, self._cann.message())
-
     def _try(self, name: str, stream: Handle, *arguments: Handle) -> int:
         cann = self._cann
         size, executor, workspace = ctypes.c_uint64(), Handle(), Handle()
-        status = cann.operator(
-            f"{name}GetWorkspaceSize",
-            self.tensor,
-            *arguments,
-            ctypes.byref(size),
-            ctypes.byref(executor),
-        )
-        if status:
-            raise CannError(f"{name}GetWorkspaceSize", status, cann.message())
+        given = (self.tensor, *arguments, ctypes.byref(size), ctypes.byref(executor))
+        first = f"{name}GetWorkspaceSize"
+        cann.require(first, cann.operator(first, *given))
         if size.value:
             cann.ok("aclrtMalloc", ctypes.byref(workspace), size.value, _HUGE_FIRST)
         return cann.operator(name, workspace, size.value, executor, stream)
 
-    def _describe(self) -> Handle:
-        library = self._operators()
-        library.aclCreateTensor.restype = ctypes.c_void_p
-        sizes, strides = (ctypes.c_int64 * 1)(self._length), (ctypes.c_int64 * 1)(1)
-        one, none = ctypes.c_uint64(1), ctypes.c_int64(0)
-        return Handle(
-            library.aclCreateTensor(
-                sizes, one, _FLOAT, strides, none, _FORMAT_ND, sizes, one, self.address
-            )
-        )
-
     def scalar(self, number: float) -> Handle:
         """Return a number as operators take it, which lives until the process ends."""
-        library = self._operators()
-        library.aclCreateScalar.restype = ctypes.c_void_p
-        return Handle(library.aclCreateScalar(ctypes.byref(ctypes.c_float(number)), _FLOAT))
-
-    def _operators(self) -> ctypes.CDLL:
-        return ctypes.CDLL("libopapi.so")
+        create = self._cann.operators.aclCreateScalar
+        create.restype = ctypes.c_void_p
+        return Handle(create(ctypes.byref(ctypes.c_float(number)), _FLOAT))
 
 
 class Word:
-    """A word of device memory that streams wait for and write, as external events are made of.
-
-    Args:
-        cann: the device.
-    """
+    """A word of device memory that streams wait for and write, as external events are made of."""
 
     def __init__(self, cann: Cann) -> None:
         self._cann = cann
@@ -123,9 +87,9 @@ class Word:
         cann.ok("aclrtMalloc", ctypes.byref(self.address), 64, _HUGE_FIRST)
         cann.ok("aclrtMemset", self.address, 64, 0, 64)
 
-    def wait(self, stream: Handle, value: int = 1) -> None:
-        """Let a stream wait until the word is a value."""
-        self._cann.ok("aclrtValueWait", self.address, value, 1, stream)
+    def wait(self, stream: Handle) -> None:
+        """Let a stream wait until the word is 1."""
+        self._cann.ok("aclrtValueWait", self.address, 1, 1, stream)
 
     def take(self, stream: Handle) -> None:
         """Let a stream wait until the word is 1, and write 0."""

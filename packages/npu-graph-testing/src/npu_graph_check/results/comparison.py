@@ -24,8 +24,6 @@ class Difference:
     Attributes:
         where: name of a fact of the environment, or id of a probe.
         what: the part of it; empty for the fact itself.
-        first: value in the first file.
-        second: value in the second file.
         rows: rows of docs/fidelity.md that the probe tests, by their ids.
     """
 

@@ -37,13 +37,9 @@ class ProbeResult:
     """The verdict of one probe, and its observations.
 
     Attributes:
-        id: id of the probe.
-        title: the assumption.
         rows: rows of docs/fidelity.md that it tests.
         verdict: one of `VERDICTS`.
         because: why it was not tried, or how it ended; empty if the observations are sufficient.
-        observations: observations in order.
-        figures: figures in order.
         seconds: duration of the process.
     """
 

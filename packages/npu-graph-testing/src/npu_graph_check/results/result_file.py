@@ -61,8 +61,7 @@ def write_results(path: Path, results: Results) -> None:
 def keep_previous(path: Path) -> None:
     """Rename a file of results in which a probe was tried, since a new run takes its place.
 
-    Args:
-        path: the file; its new name ends with ``.previous``.
+    Its new name ends with ``.previous``.
 
     Raises:
         ResultFileError: what is there is no file of results.

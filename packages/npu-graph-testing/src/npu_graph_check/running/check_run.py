@@ -34,19 +34,10 @@ def run_probes(
     risky: bool = False,
     minutes: float | None = None,
 ) -> Results:
-    """Run probes, and rewrite the file of results after each.
+    """Run probes in this order, and rewrite the file of results after each.
 
-    An interrupt ends the running probe; it and the remaining ones count as not tried.
-
-    Args:
-        probes: probes to run, in this order.
-        device: kind of the device.
-        environment: facts about the environment.
-        output: the file of results.
-        progress: receives each probe.
-        run: runs one probe.
-        risky: run probes that have a risk.
-        minutes: start no probe after this time.
+    An interrupt ends the running probe; it and the remaining ones count as not tried. So do probes
+    that begin after so many minutes, or that have a risk, unless `risky`.
 
     Raises:
         ResultFileError: The file cannot be written.
@@ -94,12 +85,6 @@ def write_untried(
     probes: Sequence[Probe], output: Path, because: str = NOT_REACHED, *, ended: str = ""
 ) -> None:
     """Write a file of results in which no probe was tried, for one reason.
-
-    Args:
-        probes: probes that were to run.
-        output: the file.
-        because: the reason.
-        ended: why the run ended; empty if it has not.
 
     Raises:
         ResultFileError: The file cannot be written.

@@ -35,9 +35,6 @@ _SETTING_PREFIX = "CANN_SIM_"
 def read_environment(device: str) -> dict[str, str]:
     """Return versions, device and settings, as text by name; starts the device in a process.
 
-    Args:
-        device: ``npu`` or ``cuda``.
-
     Raises:
         NoDeviceError: torch or torch_npu is missing, does not load, or sees no device.
     """

@@ -30,9 +30,6 @@ class ForkServer:
     The first start takes as long as the imports, each further one some milliseconds. A server that
     has ended is started again. Used by one thread, for one process at a time; ended by `close`, or
     as a context.
-
-    Args:
-        environment: all variables of the server.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -49,15 +46,10 @@ class ForkServer:
         module: str = CHILD,
         variables: Mapping[str, str] | None = None,
     ) -> Running:
-        """Fork a process.
+        """Fork a process that runs a module, by default that of a probe, see `Start`.
 
-        Args:
-            arguments: of the module.
-            folder: where it runs.
-            errors: file that takes what it writes to its standard streams.
-            module: what runs the probe.
-            variables: what changes in the server's environment. Settings that are read while torch
-                or torch_npu is imported have no effect.
+        Variables change the server's environment; settings that are read while torch or torch_npu
+        is imported have no effect.
 
         Raises:
             CheckError: the server ended before it had forked a process.
@@ -76,7 +68,7 @@ class ForkServer:
                 pid = self._forked(request, folder)
                 if pid is not None:
                     self._is_waiting = True
-                    return _Forked(self, pid)
+                    return Running(pid, self._status)
                 self.close()
         except BaseException:
             self.close()  # what it would still answer belongs to no later request
@@ -86,7 +78,13 @@ class ForkServer:
             "--new-interpreters to see which probe it is"
         )
 
-    def answer(self, name: str, seconds: float | None) -> int | None:
+    def _status(self, seconds: float | None) -> int | None:
+        status = self._answer("status", seconds)
+        if status is None and (self._server is None or self._server.poll() is not None):
+            return -signal.SIGKILL  # the probe's process ended with the server
+        return status
+
+    def _answer(self, name: str, seconds: float | None) -> int | None:
         """Return the server's answer to the last request; None if it ended, or after this time."""
         assert self._server is not None and self._server.stdout is not None  # noqa: S101, PT018
         readable, _, _ = select.select([self._server.stdout], [], [], seconds)
@@ -95,10 +93,6 @@ class ForkServer:
             return None
         self._is_waiting = False
         return int(json.loads(line)[name])
-
-    def ended(self) -> bool:
-        """Return whether the server is gone."""
-        return self._server is None or self._server.poll() is not None
 
     def close(self) -> None:
         """End the server, and with it the process that it has forked."""
@@ -129,20 +123,4 @@ class ForkServer:
         assert self._server.stdin is not None  # noqa: S101
         with suppress(BrokenPipeError):
             self._server.stdin.write(json.dumps(request).encode() + b"\n")
-        return self.answer("pid", _IMPORT_SECONDS)
-
-
-class _Forked:
-    def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server = server
-        self._pid = pid
-
-    @property
-    def pid(self) -> int:
-        return self._pid
-
-    def wait(self, seconds: float | None) -> int | None:
-        status = self._server.answer("status", seconds)
-        if status is None and self._server.ended():
-            return -signal.SIGKILL  # the probe's process ended with the server
-        return status
+        return self._answer("pid", _IMPORT_SECONDS)

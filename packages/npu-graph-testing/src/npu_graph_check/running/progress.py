@@ -9,12 +9,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """A bar on one line of a terminal; elsewhere a line for each probe that has ended.
-
-    Args:
-        total: how many probes there are.
-        quiet: says nothing.
-    """
+    """A bar on one line of a terminal; elsewhere a line for each probe that has ended."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
         self._total = total

@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import TypeAlias
+
+    # Starts the process of a probe, given the arguments of `CHILD`, the folder where it runs, and
+    # the file that takes what it writes to its standard streams.
+    Start: TypeAlias = Callable[[Sequence[str], Path, Path], "Running"]
 
 CHILD = "npu_graph_check.child"
 
 
-class Running(Protocol):
-    """A process that has started, the leader of its own session."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Running:
+    """A process that has started, the leader of its own session.
 
-    @property
-    def pid(self) -> int:
-        """Return its number."""
+    Attributes:
+        pid: its number.
+        wait: waits until it has ended, at most so many seconds, and returns the exit status, or the
+            negated number of the signal that ended it; None if it has not ended.
+    """
 
-    def wait(self, seconds: float | None) -> int | None:
-        """Wait until it has ended; None if it has not within this time.
-
-        Returns:
-            The exit status, or the negated number of the signal that ended it.
-        """
-
-
-class Start(Protocol):
-    """Starts the process of a probe."""
-
-    def __call__(self, arguments: Sequence[str], folder: Path, errors: Path) -> Running:
-        """Start it.
-
-        Args:
-            arguments: of ``npu_graph_check.child``.
-            folder: where it runs.
-            errors: file that takes what it writes to its standard streams.
-        """
+    pid: int
+    wait: Callable[[float | None], int | None]
 
 
 class NewInterpreter:
-    """Starts each process as a new interpreter: it shares nothing, but imports take seconds.
-
-    Args:
-        command: what runs a probe, without its arguments.
-        environment: all variables of the process.
-    """
+    """Starts each process as a new interpreter: it shares nothing, but imports take seconds."""
 
     def __init__(
         self,
@@ -72,22 +59,14 @@ class NewInterpreter:
                 cwd=folder,
                 start_new_session=True,
             )
-        return _Process(process)
 
+        def wait(seconds: float | None) -> int | None:
+            try:
+                return process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return None
 
-class _Process:
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def wait(self, seconds: float | None) -> int | None:
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
+        return Running(process.pid, wait)
 
 
 def probe_variables(variables: Mapping[str, str]) -> dict[str, str]:

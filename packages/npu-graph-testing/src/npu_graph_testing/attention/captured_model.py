@@ -26,7 +26,6 @@ class CapturedModel(ABC, Generic[_Step]):
     """Layers of attention; a graph key is a number of sequences (or whatever the subclass says).
 
     Attributes:
-        device: Runs it.
         dtype: Of all tensors that are not given another.
         kind_name: A kind of the recorder's table.
         kinds: The table of the recorder; default its own.
@@ -34,10 +33,7 @@ class CapturedModel(ABC, Generic[_Step]):
         fused: Whether plans use fused update calls.
         groups: Declared for every plan; default derived from the capture.
         seed: Of the random values.
-        recorder: Recorded the captures.
         pool: Holds the memory of all graphs.
-        graphs: By key.
-        plans: By key.
         outputs: By key, one tuple of tensors for each layer.
     """
 

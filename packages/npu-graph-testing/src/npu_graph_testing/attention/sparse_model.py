@@ -80,16 +80,10 @@ class SparseModel:
     Attributes:
         device: Runs it; it has torch_npu's operators.
         lane: Updates the graph.
-        producers: Runs its producers.
         buffers: What they write; graphs of other keys may share it.
-        key: Of the graph.
         sequences: How many, 4 at most.
         tokens: Query tokens of all sequences, 6 at most.
         captured: Whether the producers are captured into the graph.
-        recorder: Recorded it.
-        graph: Captured by `capture`.
-        plan: Of its updates.
-        outputs: Of its layers.
     """
 
     device: GraphDevice
@@ -119,10 +113,8 @@ class SparseModel:
             "key": random(BLOCKS, BLOCK_SIZE, 1, INDEX_DIM),
             "weights": random(self.tokens, 64),
         }
-        self.query, self.rope = (
-            random(self.tokens, HEADS, LATENT_DIM),
-            random(self.tokens, HEADS, ROPE_DIM),
-        )
+        self.query = random(self.tokens, HEADS, LATENT_DIM)
+        self.rope = random(self.tokens, HEADS, ROPE_DIM)
         self.caches = [
             (random(BLOCKS, BLOCK_SIZE, 1, LATENT_DIM), random(BLOCKS, BLOCK_SIZE, 1, ROPE_DIM))
             for _ in range(2)
@@ -184,15 +176,13 @@ class SparseModel:
 
     def capture(self) -> None:
         """Capture the graph."""
-        host = {"actual_seq_lengths": self._ends([1] * self.sequences)}
+        host = {"actual_seq_lengths": [*range(1, self.sequences), self.tokens]}
         host["actual_seq_lengths_kv"] = [LONGEST] * self.sequences
         self.graph = self.device.create_graph()
         counts = torch.ones(self.sequences, dtype=torch.int32)
         counts[-1] += self.tokens - self.sequences
-        drawn = (
-            counts.to(self.device.torch_device),
-            torch.full((self.sequences,), LONGEST, dtype=torch.int32).to(self.device.torch_device),
-        )
+        longest = torch.full_like(counts, LONGEST)
+        drawn = [each.to(self.device.torch_device) for each in (counts, longest)]
         self.producers.run_now(self.make_producers(), None if self.captured else drawn)
         self.layers(self.ends, self.lengths, self.chosen, host)
         made = self.make_producers()
@@ -256,9 +246,6 @@ class SparseModel:
         counts, lengths = (self.given[0], self.given[1]) if values is None else values
         torch.cumsum(counts, 0, dtype=torch.int32, out=self.ends)
         self.lengths.copy_(lengths)
-
-    def _ends(self, counts: list[int]) -> list[int]:
-        return [*range(1, len(counts)), self.tokens]
 
     def _fused(self, host: dict[str, list[int]]) -> torch.Tensor:
         arguments = {

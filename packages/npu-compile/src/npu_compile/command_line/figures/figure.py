@@ -72,12 +72,7 @@ def require_folder(path: str | Path, doing: str) -> None:
 
 
 class Figure:
-    """A figure with one pair of axes.
-
-    Args:
-        path: file to write; its ending selects the format.
-        width: width in inches.
-        height: height in inches.
+    """A figure with one pair of axes, its size in inches; the ending of its file is its format.
 
     Attributes:
         axes: matplotlib's axes.

@@ -25,7 +25,7 @@ from npu_compile.command_line.layered_events import (
 from npu_compile.command_line.traced_steps import STEPS_TRACK, UPDATES_TRACK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from npu_compile.command_line.step_trace import StepTrace
@@ -48,7 +48,7 @@ def draw_trace(trace: StepTrace, path: str | Path) -> None:
     Raises:
         ConfigError: matplotlib is missing, or the file cannot be written.
     """
-    host, device = [*_spans(trace.host, trace)], [*_spans(trace.device, trace)]
+    host, device = trace.spans(trace.host), trace.spans(trace.device)
     names = _track_names(trace.host)
     steps = [event for event in host if names.get(track_of(event)) == STEPS_TRACK]
     updates = _with_role(device, UPDATE)
@@ -186,12 +186,6 @@ class _Bars:
 
     def _at(self, time: float) -> float:
         return (time - self._began) / _MICROSECONDS_OF_MILLISECOND
-
-
-def _spans(events: Sequence[Mapping[str, Any]], trace: StepTrace) -> Iterator[Mapping[str, Any]]:
-    for event in events:
-        if event["ph"] == "X" and trace.began <= event["ts"] <= trace.ended:
-            yield event
 
 
 def _track_names(events: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], str]:

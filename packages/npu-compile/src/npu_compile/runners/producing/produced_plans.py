@@ -33,16 +33,7 @@ class _LaneKey:
 
 
 class ProducedPlans(RecordedPlans):
-    """Update plans, and the producers of the same graphs.
-
-    Args:
-        compiled: the model.
-        producers: what makes the metadata.
-        size_of: returns the padded size of a graph.
-        recorder: the recorder that attention uses; ``None`` if nothing is ever recorded.
-        lane: the update lane of the device; ``None`` if nothing is ever recorded.
-        groups: the parameter groups of the plans.
-    """
+    """Update plans, and the producers of the same graphs, whose padded sizes `size_of` returns."""
 
     def __init__(
         self,

@@ -134,13 +134,6 @@ def require_produced_steps(
 ) -> None:
     """Check that the steps of a runner can have producers, if there are any.
 
-    Args:
-        doing: the current operation, for messages.
-        producers: `StepProducers`, or ``None``.
-        form: of the steps.
-        modes: the run modes of captured steps.
-        shadow_every: of the configuration.
-
     Raises:
         ConfigError: They cannot.
     """

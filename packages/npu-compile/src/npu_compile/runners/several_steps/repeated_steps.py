@@ -51,9 +51,6 @@ class RepeatedSteps:
     """Runs a model several times as one step, which is captured and replayed as one.
 
     Args:
-        compiled: the model.
-        steps: how often.
-        advance: makes the inputs of each next step.
         growing: names of the lengths that are larger by 1 at each step, but where they are 0.
         recorder: what attention runs through; ``None`` where nothing is ever recorded.
         set_lengths: makes attention see the lengths of one step.

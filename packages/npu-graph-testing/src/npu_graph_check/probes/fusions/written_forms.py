@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -44,26 +45,47 @@ class WrittenForm:
         return [each.to(device) for each in (*tensors, *self.scales(dtype))]
 
 
-def _scale_and_offset(dtype: torch.dtype, *, size: int, divide: bool) -> list[Tensor]:
-    """Return what spreads values of about one over some 60 steps of int8."""
+_FORMS: dict[str, WrittenForm] = {}
+WRITTEN_FORMS: Mapping[str, WrittenForm] = MappingProxyType(_FORMS)
+"""By the names of the rules."""
+
+_Function = TypeVar("_Function", bound="Callable[..., tuple[Tensor, ...]]")
+
+
+def _replaced(
+    *shapes: Sequence[int], roundings: int, **options: Any
+) -> Callable[[_Function], _Function]:
+    """Return a decorator of what the rule ``fuse`` + its name replaces, see `WrittenForm`.
+
+    A fused kernel may leave out the roundings between the operators that it replaces, those of a
+    sum before a norm, of the norm and of a reciprocal, and rounds its own result.
+    """
+
+    def enter(function: _Function) -> _Function:
+        form = WrittenForm(function=function, shapes=shapes, roundings=roundings, **options)
+        _FORMS[f"fuse{function.__name__}"] = form
+        return function
+
+    return enter
+
+
+_ROWS, _QKV = (_TOKENS, _HIDDEN), (_TOKENS, 3 * _HEADS * _HEAD_DIM)
+_NORM = (_ROWS, _ROWS, (_HIDDEN,))
+_ANGLES, _WEIGHTS = (1, _TOKENS, 1, _HEAD_DIM), ((_HEAD_DIM,), (_HEAD_DIM,))
+
+
+def _divisors(dtype: torch.dtype, *, size: int = _HIDDEN) -> list[Tensor]:
+    """Return scale and offset that spread values of about one over some 60 steps of int8."""
     spread, shift = random_tensors((size,), (size,), dtype=torch.float32, device="cpu", seed=1)
     factor = 15 + 5 * spread.clamp(-2, 2)
     offset = (2 * shift).clamp(-5, 5).round()
     # The operator that divides takes whole numbers beside float16.
-    whole = torch.int32 if divide and dtype == torch.float16 else dtype
-    return [(1 / factor if divide else factor).to(dtype), offset.to(whole)]
-
-
-def _divisors(dtype: torch.dtype) -> list[Tensor]:
-    return _scale_and_offset(dtype, size=_HIDDEN, divide=True)
-
-
-def _divisors_of_half(dtype: torch.dtype) -> list[Tensor]:
-    return _scale_and_offset(dtype, size=_HIDDEN // 2, divide=True)
+    whole = torch.int32 if dtype == torch.float16 else dtype
+    return [(1 / factor).to(dtype), offset.to(whole)]
 
 
 def _one_divisor(dtype: torch.dtype) -> list[Tensor]:
-    return _scale_and_offset(dtype, size=1, divide=True)[:1]
+    return _divisors(dtype, size=1)[:1]
 
 
 def _two_factors(dtype: torch.dtype) -> list[Tensor]:
@@ -86,30 +108,35 @@ def _quantized(x: Tensor, scale: Tensor, offset: Tensor | None, *, divide: bool 
     return steps
 
 
-def _add_norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+@_replaced(*_NORM, roundings=2)
+def _add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     total = x + residual
     return _normed(total, weight), total
 
 
-def _add_norm_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    normed, total = _add_norm(x, residual, weight)
+@_replaced(*_NORM, roundings=3)
+def _add_rms_norm_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    normed, total = _add_rms_norm(x, residual, weight)
     return normed.to(torch.float32), normed, total
 
 
-def _add_norm_view_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    normed, total = _add_norm(x, residual, weight)
+@_replaced((2, *_ROWS), (2, *_ROWS), (_HIDDEN,), roundings=3)
+def _add_rms_norm_view_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    normed, total = _add_rms_norm(x, residual, weight)
     rows = normed.view(-1, _HIDDEN)
     return rows.to(torch.float32), rows + 1, total
 
 
-def _add_norm_quant(
+@_replaced(*_NORM, roundings=2, scales=_divisors)
+def _add_rms_norm_quant(
     x: Tensor, residual: Tensor, weight: Tensor, scale: Tensor, offset: Tensor
 ) -> tuple[Tensor, ...]:
-    normed, total = _add_norm(x, residual, weight)
+    normed, total = _add_rms_norm(x, residual, weight)
     return _quantized(normed, scale, offset), total
 
 
-def _add_norm_two_quants(
+@_replaced(*_NORM, roundings=3, scales=_two_factors)
+def _add_rms_norm_two_quants(
     x: Tensor, residual: Tensor, weight: Tensor, first: Tensor, second: Tensor
 ) -> tuple[Tensor, ...]:
     normed, _, total = torch.ops.npu.npu_add_rms_norm(x, residual, weight, _EPS)
@@ -117,45 +144,55 @@ def _add_norm_two_quants(
     return *steps, total
 
 
-def _add_norm_dynamic_quant(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    normed, total = _add_norm(x, residual, weight)
+@_replaced(*_NORM, roundings=4)
+def _add_rms_norm_dynamic_quant(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    normed, total = _add_rms_norm(x, residual, weight)
     steps, scale = torch.ops.npu.npu_dynamic_quant(normed)
     return steps, scale, total
 
 
-def _norm_quant(x: Tensor, weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+@_replaced(_ROWS, (_HIDDEN,), roundings=2, scales=_one_divisor)
+def _rms_norm_quant(x: Tensor, weight: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
     return (_quantized(_normed(x, weight), scale, None),)
 
 
+@_replaced(_ROWS, roundings=2)
 def _clipped_swiglu(x: Tensor) -> tuple[Tensor, ...]:
     gate, up = x[..., ::2].clamp(max=1.5), x[..., 1::2].clamp(min=-1.5, max=1.5)
     return (gate * torch.sigmoid(gate * 1.702) * (up + 1),)
 
 
+@_replaced(_ROWS, roundings=2)
 def _swiglu(x: Tensor) -> tuple[Tensor, ...]:
     gate, up = x.chunk(2, dim=-1)
     return (torch.nn.functional.silu(gate) * up,)
 
 
+@_replaced(_ROWS, roundings=2)
 def _geglu(x: Tensor) -> tuple[Tensor, ...]:
     gate, up = x.chunk(2, dim=-1)
     return (torch.nn.functional.gelu(gate, approximate="tanh") * up,)
 
 
+@_replaced(_ROWS, roundings=2, scales=partial(_divisors, size=_HIDDEN // 2))
 def _swiglu_quant(x: Tensor, scale: Tensor, offset: Tensor) -> tuple[Tensor, ...]:
     return (_quantized(torch.ops.npu.npu_swiglu(x), scale, offset),)
 
 
+# The kernel takes bfloat16 alone.
+@_replaced(_ROWS, roundings=2, dtypes=(torch.bfloat16,))
 def _swiglu_dynamic_quant(x: Tensor) -> tuple[Tensor, ...]:
     steps, scale = torch.ops.npu.npu_dynamic_quant(torch.ops.npu.npu_swiglu(x))
     return steps, scale
 
 
-def _heads_first(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+@_replaced((_TOKENS, _HEADS, 128), (_HEADS, 128, 256), roundings=1)
+def _batch_matmul_transpose(x: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     return (torch.bmm(x.transpose(0, 1), weight).transpose(0, 1),)
 
 
-def _weighted_sum(routed: Tensor, shared: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+@_replaced(*_NORM, roundings=3)
+def _multiply_add(routed: Tensor, shared: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     return (shared + weight * routed,)
 
 
@@ -164,7 +201,8 @@ def _cut(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-def _given_angles(
+@_replaced(_QKV, *_WEIGHTS, _ANGLES, _ANGLES, roundings=3)
+def _split_qkv_rms_norm_rope(
     qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos: Tensor, sin: Tensor
 ) -> tuple[Tensor, ...]:
     def rotated(x: Tensor, weight: Tensor) -> Tensor:
@@ -176,7 +214,8 @@ def _given_angles(
     return rotated(q, q_weight), rotated(k, k_weight), v * 2
 
 
-def _angles_by_position(
+@_replaced(_QKV, *_WEIGHTS, (_POSITIONS, _HEAD_DIM), roundings=3, scales=_positions)
+def _split_qkv_rms_norm_mrope(
     qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cache: Tensor, positions: Tensor
 ) -> tuple[Tensor, ...]:
     q, k, v = _cut(qkv)
@@ -188,59 +227,3 @@ def _angles_by_position(
         positions, q, k, cache, _HEAD_DIM, mrope_section=[0, 0, 0], rotary_mode="half"
     )
     return turned[0], turned[1], v * 2
-
-
-_NORM = ((_TOKENS, _HIDDEN), (_TOKENS, _HIDDEN), (_HIDDEN,))
-_BATCHED_NORM = ((2, _TOKENS, _HIDDEN), (2, _TOKENS, _HIDDEN), (_HIDDEN,))
-_ROWS = ((_TOKENS, _HIDDEN),)
-_QKV = ((_TOKENS, 3 * _HEADS * _HEAD_DIM), (_HEAD_DIM,), (_HEAD_DIM,))
-_ANGLES = (1, _TOKENS, 1, _HEAD_DIM)
-
-# A fused kernel may leave out the roundings between the operators that it replaces, those of a sum
-# before a norm, of the norm and of a reciprocal, and rounds its own result.
-WRITTEN_FORMS: Mapping[str, WrittenForm] = MappingProxyType(
-    {
-        "fuse_add_rms_norm": WrittenForm(function=_add_norm, shapes=_NORM, roundings=2),
-        "fuse_add_rms_norm_cast": WrittenForm(function=_add_norm_cast, shapes=_NORM, roundings=3),
-        "fuse_add_rms_norm_view_cast": WrittenForm(
-            function=_add_norm_view_cast, shapes=_BATCHED_NORM, roundings=3
-        ),
-        "fuse_add_rms_norm_quant": WrittenForm(
-            function=_add_norm_quant, shapes=_NORM, scales=_divisors, roundings=2
-        ),
-        "fuse_add_rms_norm_two_quants": WrittenForm(
-            function=_add_norm_two_quants, shapes=_NORM, scales=_two_factors, roundings=3
-        ),
-        "fuse_add_rms_norm_dynamic_quant": WrittenForm(
-            function=_add_norm_dynamic_quant, shapes=_NORM, roundings=4
-        ),
-        "fuse_rms_norm_quant": WrittenForm(
-            function=_norm_quant, shapes=(_ROWS[0], (_HIDDEN,)), scales=_one_divisor, roundings=2
-        ),
-        "fuse_clipped_swiglu": WrittenForm(function=_clipped_swiglu, shapes=_ROWS, roundings=2),
-        "fuse_swiglu": WrittenForm(function=_swiglu, shapes=_ROWS, roundings=2),
-        "fuse_geglu": WrittenForm(function=_geglu, shapes=_ROWS, roundings=2),
-        "fuse_swiglu_quant": WrittenForm(
-            function=_swiglu_quant, shapes=_ROWS, scales=_divisors_of_half, roundings=2
-        ),
-        # The kernel takes bfloat16 alone.
-        "fuse_swiglu_dynamic_quant": WrittenForm(
-            function=_swiglu_dynamic_quant, shapes=_ROWS, roundings=2, dtypes=(torch.bfloat16,)
-        ),
-        "fuse_batch_matmul_transpose": WrittenForm(
-            function=_heads_first,
-            shapes=((_TOKENS, _HEADS, 128), (_HEADS, 128, 256)),
-            roundings=1,
-        ),
-        "fuse_multiply_add": WrittenForm(function=_weighted_sum, shapes=_NORM, roundings=3),
-        "fuse_split_qkv_rms_norm_rope": WrittenForm(
-            function=_given_angles, shapes=(*_QKV, _ANGLES, _ANGLES), roundings=3
-        ),
-        "fuse_split_qkv_rms_norm_mrope": WrittenForm(
-            function=_angles_by_position,
-            shapes=(*_QKV, (_POSITIONS, _HEAD_DIM)),
-            scales=_positions,
-            roundings=3,
-        ),
-    }
-)

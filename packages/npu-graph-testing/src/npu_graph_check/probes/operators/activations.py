@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_close
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -24,10 +25,9 @@ def gelu(look: Look) -> None:
 
 def geglu(look: Look) -> None:
     """Multiply a half with the activation of the other: each result is rounded once."""
-    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x = drawn(4, 64, seed=0, dtype=dtype) * 3
-        product, activated = operators.npu_geglu(x.to(on), -1, 1, True)
+        product, activated = run(look, "npu_geglu", x, -1, 1, True)
         gate, up = x.double().chunk(2, -1)
         exact = functional.gelu(gate, approximate="tanh")
         share = 1.01 * torch.finfo(dtype).eps / 2
@@ -37,7 +37,6 @@ def geglu(look: Look) -> None:
 
 def rotary(look: Look) -> None:
     """Rotate halves, by halves and by neighbours: rounded once."""
-    on, operators = look.on, torch.ops.npu
     for dtype in HALVES:
         x, angles = drawn(2, 4, 5, 64, seed=0, dtype=dtype), drawn(1, 1, 5, 64, seed=1)
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
@@ -50,16 +49,15 @@ def rotary(look: Look) -> None:
             else:
                 turned[..., ::2], turned[..., 1::2] = -wide[..., 1::2], wide[..., ::2]
             expected = wide * cos.double() + turned * sin.double()
-            seen = operators.npu_rotary_mul(x.to(on), cos.to(on), sin.to(on), mode)
+            seen = run(look, "npu_rotary_mul", x, cos, sin, mode)
             expect_close(look, f"{dtype}: {mode}", seen, expected, share)
 
 
 def interleaved(look: Look) -> None:
     """Sort neighbours into halves, and rotate these."""
-    on, operators = look.on, torch.ops.npu
     x, angles = drawn(2, 3, 5, 64, seed=0).half(), drawn(2, 1, 5, 64, seed=1)
     cos, sin = angles.cos().half(), angles.sin().half()
-    seen = operators.npu_interleave_rope(x.to(on), cos.to(on), sin.to(on))
+    seen = run(look, "npu_interleave_rope", x, cos, sin)
     halves = torch.cat([x[..., ::2], x[..., 1::2]], -1).double()
     turned = torch.cat([-halves[..., 32:], halves[..., :32]], -1)
     expected = halves * cos.double() + turned * sin.double()

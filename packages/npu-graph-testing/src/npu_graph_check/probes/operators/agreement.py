@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +25,7 @@ def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.T
 def expect_equal(look: Look, what: str, seen: torch.Tensor, expected: torch.Tensor) -> None:
     """Expect that every value is equal, and write down how many are not.
 
-    Args:
-        look: takes what is seen.
-        what: is compared.
-        seen: a result, on any device.
-        expected: on the CPU, of the same shape and dtype.
+    The expected tensor lies on the CPU, and has the same shape and dtype.
     """
     result = seen.cpu()
     if result.shape != expected.shape or result.dtype != expected.dtype:
@@ -44,12 +42,7 @@ def expect_close(
 ) -> None:
     """Expect that no value is farther off than a share of the largest one.
 
-    Args:
-        look: takes what is seen.
-        what: is compared.
-        seen: a result, on any device.
-        expected: in float64 on the CPU, of the same shape.
-        share: of the largest magnitude that is expected.
+    The expected tensor is float64 on the CPU, of the same shape.
     """
     result = seen.cpu().double()
     if result.shape != expected.shape:
@@ -61,10 +54,12 @@ def expect_close(
     look.expect(f"{what}: within {share:g} of the largest value", near, True)
 
 
-def expect_refused(look: Look, what: str, call: Callable[[], object]) -> None:
-    """Expect that an operator refuses a call."""
+def expect_refused(
+    look: Look, what: str, operator: str | Callable[..., object], *given: Any, **options: Any
+) -> None:
+    """Expect that an operator refuses what it is given, see `run`."""
     try:
-        call()
+        run(look, operator, *given, **options)
     except RuntimeError:
         seen = "refused"
     else:

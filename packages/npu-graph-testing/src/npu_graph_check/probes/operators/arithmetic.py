@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_graph_check.probes.operators.on_device import run
+
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
@@ -28,35 +30,26 @@ def products(look: Look) -> None:
     """Add more ones in a product than the dtype could count."""
     for dtype, first in _SPARSE_FROM:
         count = 4 * first
-        row, column = torch.ones(1, count, dtype=dtype), torch.ones(count, 1, dtype=dtype)
-        row, column = row.to(look.on), column.to(look.on)
-        roads: dict[str, Any] = {
-            "mm": lambda row=row, column=column: row @ column,
-            "linear": lambda row=row, column=column: torch.nn.functional.linear(row, column.T),
-            "bmm": lambda row=row, column=column: torch.bmm(row[None], column[None])[0],
-        }
-        for name, product in roads.items():
-            look.expect(f"{dtype}: {name} of {count} ones", _values(product()), [count])
+        row = torch.ones(1, count, dtype=dtype).to(look.on)
+        column = torch.ones(count, 1, dtype=dtype).to(look.on)
+        for name, product in (
+            ("mm", row @ column),
+            ("linear", torch.nn.functional.linear(row, column.T)),
+            ("bmm", torch.bmm(row[None], column[None])[0]),
+        ):
+            look.expect(f"{dtype}: {name} of {count} ones", _values(product), [count])
 
 
 def scaled_products(look: Look) -> None:
     """Add to a product that the dtype cannot represent; the sum can be, if rounded once."""
-    on = look.on
     for dtype, first in _SPARSE_FROM:
         count = first + 1
-        row, column = torch.ones(1, count, dtype=dtype).to(on), torch.ones(count, 1, dtype=dtype)
-        column = column.to(on)
-        one = torch.ones(1, 1, dtype=dtype).to(on)
-        look.expect(
-            f"{dtype}: addmm of 1 and {count} ones",
-            _values(torch.addmm(one, row, column)),
-            [first + 2],
-        )
-        look.expect(
-            f"{dtype}: baddbmm of 1 and {count} ones",
-            _values(torch.baddbmm(one[None], row[None], column[None])),
-            [first + 2],
-        )
+        shapes = ((1, 1), (1, count), (count, 1))
+        given = [torch.ones(shape, dtype=dtype) for shape in shapes]
+        batched = [each[None] for each in given]
+        for name, operands in (("addmm", given), ("baddbmm", batched)):
+            seen = run(look, getattr(torch, name), *operands)
+            look.expect(f"{dtype}: {name} of 1 and {count} ones", _values(seen), [first + 2])
 
 
 def sums(look: Look) -> None:

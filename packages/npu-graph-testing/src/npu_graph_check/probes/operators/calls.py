@@ -10,6 +10,7 @@ import torch
 from npu_graph_check.cann.runtime import Cann, Handle
 from npu_graph_check.cann.vector import Vector
 from npu_graph_check.probes.operators.agreement import expect_equal, expect_refused
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -38,41 +39,23 @@ def statuses(look: Look) -> None:
 
 def refused_dtypes(look: Look) -> None:
     """Give operators dtypes that their documents leave out for Atlas A2 and A3."""
-    operators = torch.ops.npu
-    half, single = torch.ones(4, 64, dtype=torch.float16).to(look.on), torch.ones(4, 64).to(look.on)
-    whole, gamma = single.int(), torch.ones(64).to(look.on)
-    expect_refused(
-        look, "npu_rms_norm of int32", lambda: operators.npu_rms_norm(whole, gamma.int())
-    )
-    expect_refused(
-        look, "npu_dynamic_quant of float32", lambda: operators.npu_dynamic_quant(single)
-    )
-    expect_refused(look, "npu_swiglu of int32", lambda: operators.npu_swiglu(whole))
-    scale = torch.ones(64).to(look.on)
-    expect_refused(
-        look,
-        "npu_quant_matmul of float16",
-        lambda: operators.npu_quant_matmul(half, half.T, scale),
-    )
-    expect_refused(
-        look,
-        "npu_fused_infer_attention_score of float32",
-        lambda: operators.npu_fused_infer_attention_score(
-            single.view(4, 1, 1, 64),
-            single.view(4, 1, 1, 64),
-            single.view(4, 1, 1, 64),
-            num_heads=1,
-            input_layout="BNSD",
-        ),
-    )
+    single, row = torch.ones(4, 64), torch.ones(64)
+    half, whole, query = single.half(), single.int(), single.view(4, 1, 1, 64)
+    attention: dict[str, Any] = {"num_heads": 1, "input_layout": "BNSD"}
+    for name, dtype, given, options in (
+        ("npu_rms_norm", "int32", (whole, row.int()), {}),
+        ("npu_dynamic_quant", "float32", (single,), {}),
+        ("npu_swiglu", "int32", (whole,), {}),
+        ("npu_quant_matmul", "float16", (half, half.T, row), {}),
+        ("npu_fused_infer_attention_score", "float32", (query, query, query), attention),
+    ):
+        expect_refused(look, f"{name} of {dtype}", name, *given, **options)
 
 
 def other_products(look: Look) -> None:
     """Call an operator that is documented for later products only."""
-    operators = torch.ops.npu
-    values = torch.ones(4, 64, dtype=torch.bfloat16).to(look.on)
     try:
-        operators.npu_dynamic_mx_quant(values)
+        run(look, "npu_dynamic_mx_quant", torch.ones(4, 64, dtype=torch.bfloat16))
     except RuntimeError as error:
         look.expect("whether the status is 561112", "561112" in str(error), True)
     else:
@@ -81,18 +64,13 @@ def other_products(look: Look) -> None:
 
 def scalars_and_strides(look: Look) -> None:
     """Give tensors without dimensions, and tensors that are not contiguous."""
-    operators = torch.ops.npu
-    for name, function in (
-        ("exp", torch.exp),
-        ("rsqrt", torch.rsqrt),
-        ("isfinite", torch.isfinite),
-    ):
-        seen = function(torch.tensor(1.0).to(look.on))
+    for name in ("exp", "rsqrt", "isfinite"):
+        seen = run(look, getattr(torch, name), torch.tensor(1.0))
         look.expect(f"dimensions of {name} of a scalar", seen.dim(), 0)
     x = torch.arange(64.0).view(8, 8).half()
-    gamma = torch.ones(8, dtype=torch.float16).to(look.on)
-    turned = operators.npu_rms_norm(x.to(look.on).T, gamma)[0]
-    straight = operators.npu_rms_norm(x.T.contiguous().to(look.on), gamma)[0].cpu()
+    gamma = torch.ones(8, dtype=torch.float16)
+    turned = run(look, "npu_rms_norm", x.to(look.on).T, gamma)[0]
+    straight = run(look, "npu_rms_norm", x.T.contiguous(), gamma)[0].cpu()
     expect_equal(look, "npu_rms_norm of a transpose", turned, straight)
 
 
@@ -109,10 +87,11 @@ def shapes_of_results(look: Look) -> None:
 
 def outside_index(look: Look) -> None:
     """Read outside a tensor: the kernel fails."""
+    look.opened.synchronize()
     npu: Any = vars(torch)["npu"]
     look.doing("reading outside a tensor")
     try:
-        torch.ones(4, 8).to(look.on).index_select(0, torch.tensor([100000]).to(look.on))
+        run(look, torch.index_select, torch.ones(4, 8), 0, torch.tensor([100000]))
         npu.synchronize()
     except RuntimeError as error:
         look.expect("whether the status is 507015", "507015" in str(error), True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_graph_check.probes.operators.on_device import run
+
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
@@ -19,7 +21,7 @@ def halves(look: Look) -> None:
     """Quantise halves and numbers out of range with a scale of 1."""
     for dtype in (torch.float16, torch.float32):
         for divides in (True, False):
-            found = _quantised(list(_HALVES), dtype, look.on, divides=divides)
+            found = _quantised(look, list(_HALVES), dtype, divides=divides)
             way = "divided" if divides else "multiplied"
             look.expect(f"{dtype}, {way}", found[: len(_HALVES)], list(_ROUNDED))
 
@@ -27,7 +29,7 @@ def halves(look: Look) -> None:
 def not_a_number(look: Look) -> None:
     """Quantise NaN."""
     for dtype in (torch.float16, torch.float32):
-        found = _quantised([math.nan, 1.0], dtype, look.on, divides=False)
+        found = _quantised(look, [math.nan, 1.0], dtype, divides=False)
         look.expect(f"{dtype}: NaN and 1", found[:2], [0, 1])
 
 
@@ -35,20 +37,17 @@ def dynamic(look: Look) -> None:
     """Quantise rows by their largest value: one of whole numbers up to 127, and one of zeros."""
     row = torch.arange(_WIDTH, dtype=torch.float16)
     row[-1] = 127
-    values, scale = torch.ops.npu.npu_dynamic_quant(torch.stack([row, row * 0]).to(look.on))
+    values, scale = run(look, "npu_dynamic_quant", torch.stack([row, row * 0]))
     look.expect("values", _flat(values), [*map(int, row.tolist()), *[0] * _WIDTH])
     look.expect("scales", _flat(scale), [1.0, 0.0])
 
 
-def _quantised(values: list[float], dtype: torch.dtype, on: torch.device, *, divides: bool) -> Any:
+def _quantised(look: Look, values: list[float], dtype: torch.dtype, *, divides: bool) -> Any:
     given = torch.zeros(1, _WIDTH, dtype=dtype)
     given[0, : len(values)] = torch.tensor(values, dtype=dtype)
     scale = torch.ones(1, dtype=dtype if dtype is torch.float16 and not divides else torch.float32)
-    return _flat(
-        torch.ops.npu.npu_quantize(
-            given.to(on), scale.to(on), None, torch.qint8, 1 if divides else -1, divides
-        )
-    )
+    options = (None, torch.qint8, 1 if divides else -1, divides)
+    return _flat(run(look, "npu_quantize", given, scale, *options))
 
 
 def _flat(tensor: torch.Tensor) -> list[Any]:

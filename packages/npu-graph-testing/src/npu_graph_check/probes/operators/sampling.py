@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.probes.operators.agreement import expect_equal
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -16,7 +17,7 @@ _COUNT = 1 << 16
 
 def uniform(look: Look) -> None:
     """Draw uniform values: multiples of 2^-24 below 1, the upper end never."""
-    _seed()
+    _seed(look)
     values = torch.empty(_COUNT, device=look.on).uniform_(0, 1).cpu().double()
     grid = values * 2**24
     look.expect("values that are no multiples of 2^-24", int((grid != grid.round()).sum()), 0)
@@ -29,9 +30,9 @@ def uniform(look: Look) -> None:
 
 def without_replacement(look: Look) -> None:
     """Draw two of three without replacement, and count which comes first."""
-    _seed()
-    weights = torch.tensor([1.0, 2.0, 5.0]).expand(_COUNT, 3).contiguous().to(look.on)
-    drawn = torch.multinomial(weights, 2).cpu()
+    _seed(look)
+    weights = torch.tensor([1.0, 2.0, 5.0]).expand(_COUNT, 3).contiguous()
+    drawn = run(look, torch.multinomial, weights, 2).cpu()
     look.expect("rows that draw one twice", int((drawn[:, 0] == drawn[:, 1]).sum()), 0)
     # Five deviations of a share of so many draws.
     for place, share in enumerate((1 / 8, 2 / 8, 5 / 8)):
@@ -46,11 +47,9 @@ def without_replacement(look: Look) -> None:
 def top_k_top_p(look: Look) -> None:
     """Cut rows by k, by p, by both and by neither."""
     row = torch.tensor([1.0, 4.0, 2.0, 4.0, 3.0, 0.0, -1.0, -2.0])
-    logits = row.expand(4, -1).contiguous().to(look.on)
-    k = torch.tensor([2, 3, 0, 0], dtype=torch.int32).to(look.on)
-    p = torch.tensor([1.0, 0.1, 0.5, 1.0]).to(look.on)
-    operators = torch.ops.npu
-    chosen, kept = operators.npu_top_k_top_p_sample(logits, k, p, is_need_logits=True)
+    logits, p = row.expand(4, -1).contiguous(), torch.tensor([1.0, 0.1, 0.5, 1.0])
+    k = torch.tensor([2, 3, 0, 0], dtype=torch.int32)
+    chosen, kept = run(look, "npu_top_k_top_p_sample", logits, k, p, is_need_logits=True)
     look.expect("the first of two equal ones is chosen", chosen.cpu().tolist(), [1, 1, 1, 1])
     expected = torch.full((4, 8), -float("inf"))
     for number, places in enumerate(([1, 3], [1], [1, 3], list(range(8)))):
@@ -58,6 +57,7 @@ def top_k_top_p(look: Look) -> None:
     expect_equal(look, "what is left of each row", kept, expected)
 
 
-def _seed() -> None:
+def _seed(look: Look) -> None:
+    look.opened.synchronize()
     npu: Any = vars(torch)["npu"]
     npu.manual_seed(1234)

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_graph_check.probes.operators.agreement import (
-    HALVES,
-    drawn,
-    expect_equal,
-    expect_refused,
-)
+from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_equal, expect_refused
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -37,14 +33,13 @@ def numbers(look: Look) -> None:
 
 def scaled_sums(look: Look) -> None:
     """Add and subtract a tensor that is multiplied with a number."""
-    on = look.on
     for dtype in HALVES:
         one, other = (drawn(256, seed=seed, dtype=dtype) for seed in (1, 2))
         scaled = 2.5 * other.double()
         rounded = scaled.to(dtype).double() if dtype is torch.bfloat16 else scaled
         for name, seen, expected in (
-            ("a sum", torch.add(one.to(on), other.to(on), alpha=2.5), one.double() + rounded),
-            ("a difference", torch.sub(one.to(on), other.to(on), alpha=2.5), one.double() - scaled),
+            ("a sum", run(look, torch.add, one, other, alpha=2.5), one.double() + rounded),
+            ("a difference", run(look, torch.sub, one, other, alpha=2.5), one.double() - scaled),
         ):
             expect_equal(look, f"{dtype}: {name}", seen, expected.float().to(dtype))
 
@@ -60,7 +55,7 @@ def stepwise_products(look: Look) -> None:
     ):
         scaled = (exact.half().double() * factor).half()
         expected = (one.double() + scaled.double()).half()
-        seen = getattr(torch, name)(one.to(look.on), two.to(look.on), three.to(look.on), value=0.3)
+        seen = run(look, getattr(torch, name), one, two, three, value=0.3)
         expect_equal(look, f"float16: {name}", seen, expected)
 
 
@@ -69,7 +64,6 @@ def mixed_products(look: Look) -> None:
     wide, half = drawn(2, 4, 8, seed=1).round(), drawn(2, 8, 4, seed=2).round()
     expected = torch.bmm(wide, half)
     for dtype in HALVES:
-        seen = torch.bmm(wide.to(look.on), half.to(dtype).to(look.on))
+        seen = run(look, torch.bmm, wide, half.to(dtype))
         expect_equal(look, f"float32 beside {dtype}", seen, expected)
-    left, right = wide.bfloat16().to(look.on), half.half().to(look.on)
-    expect_refused(look, "bfloat16 beside float16", lambda: torch.bmm(left, right))
+    expect_refused(look, "bfloat16 beside float16", torch.bmm, wide.bfloat16(), half.half())

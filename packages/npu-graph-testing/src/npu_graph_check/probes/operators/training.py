@@ -8,10 +8,9 @@ import torch
 from torch.nn import functional
 
 from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_close, expect_equal
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from npu_graph_check.probe import Look
 
 
@@ -37,14 +36,15 @@ def layer_norms(look: Look) -> None:
     for dtype in HALVES:
         x = drawn(4, 8, 64, seed=0, dtype=dtype)
         share = 1.01 * torch.finfo(dtype).eps / 2
-        norms: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-            "layer_norm": lambda value: functional.layer_norm(value, (64,)),
-            "group_norm": lambda value: functional.group_norm(value, 4),
-            "softmax": lambda value: functional.softmax(value, -1),
-            "log_softmax": lambda value: functional.log_softmax(value, -1),
-        }
-        for name, norm in norms.items():
-            expect_close(look, f"{dtype}: {name}", norm(x.to(look.on)), norm(x.double()), share)
+        for name, option in (
+            ("layer_norm", (64,)),
+            ("group_norm", 4),
+            ("softmax", -1),
+            ("log_softmax", -1),
+        ):
+            norm = getattr(functional, name)
+            seen = run(look, norm, x, option)
+            expect_close(look, f"{dtype}: {name}", seen, norm(x.double(), option), share)
 
 
 def dropout_masks(look: Look) -> None:
@@ -84,7 +84,7 @@ def lstm_cell(look: Look) -> None:
     inputs, hidden = drawn(3, 24, seed=0), drawn(3, 24, seed=1)
     state = drawn(3, 6, seed=2)
     cell = getattr(torch.ops.aten, "_thnn_fused_lstm_cell")  # noqa: B009 - a name of torch's own
-    seen = cell(inputs.to(look.on), hidden.to(look.on), state.to(look.on))
+    seen = run(look, cell, inputs, hidden, state)
     first, forget, candidate, out = (inputs + hidden).double().chunk(4, 1)
     kept = forget.sigmoid() * state.double() + first.sigmoid() * candidate.tanh()
     expect_close(look, "hidden state", seen[0], out.sigmoid() * kept.tanh(), 1e-4)
@@ -93,9 +93,10 @@ def lstm_cell(look: Look) -> None:
 
 def matrix_vector(look: Look) -> None:
     """Add a scaled product to a scaled vector: 2 * 10 + 3 * 4."""
-    on = look.on
     vector, matrix = torch.full((2,), 10.0), torch.ones(2, 4)
-    seen = torch.addmv(vector.to(on), matrix.to(on), torch.ones(4).to(on), beta=2, alpha=3)
+    seen = run(look, torch.addmv, vector, matrix, torch.ones(4), beta=2, alpha=3)
     expect_equal(look, "addmv", seen, torch.full((2,), 32.0))
     wide = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    expect_equal(look, "a sum in float64", (wide.to(on) + wide.to(on)).cpu().double(), wide * 2)
+    expect_equal(
+        look, "a sum in float64", run(look, torch.add, wide, wide).cpu().double(), wide * 2
+    )

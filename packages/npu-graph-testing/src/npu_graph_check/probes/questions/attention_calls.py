@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
+from npu_graph_check.probes.operators.agreement import drawn
 from npu_graph_check.probes.step_times import median_times
 
 if TYPE_CHECKING:
@@ -20,15 +21,10 @@ class _LongCache:
     """Arguments of decode steps over one cache that all sequences read."""
 
     def __init__(self, on: torch.device) -> None:
-        generator = torch.Generator().manual_seed(0)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator).to(torch.float16).to(on)
-
-        cache = random(_BLOCKS, _BLOCK, _KV_HEADS * _DIM)
+        cache = drawn(_BLOCKS, _BLOCK, _KV_HEADS * _DIM, seed=0).half().to(on)
         table = torch.arange(_BLOCKS, dtype=torch.int32).repeat(_SEQUENCES, 1).to(on)
         self._given: dict[str, Any] = {
-            "query": random(_SEQUENCES, _HEADS, _DIM),
+            "query": drawn(_SEQUENCES, _HEADS, _DIM, seed=1).half().to(on),
             "key": cache,
             "value": cache,
             "block_table": table,

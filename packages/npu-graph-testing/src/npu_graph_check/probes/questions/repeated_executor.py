@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.cann.runtime import CannError, Handle
+from npu_graph_check.cann.runtime import Cann, Handle
+from npu_graph_check.probes.operators.agreement import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from npu_graph_check.probe import Look
 
 _KERNEL = "aclnnFusedInferAttentionScoreV3"
 _HEADS, _DIM, _BLOCK, _BLOCKS, _LENGTH = 2, 128, 128, 4, 200
-_HALF, _INT32, _ND = 1, 3, 2
+_DTYPES = {torch.float32: 0, torch.float16: 1, torch.int32: 3}
 _SETTERS = ("aclSetInputTensorAddr", "aclSetDynamicInputTensorAddr", "aclSetOutputTensorAddr")
 _THE_SAME = "what the operator gives"
 
@@ -28,14 +27,13 @@ def repeated_executor(look: Look) -> None:
     """Launch an executor twice as it is, then with another query, cache and output."""
     device = look.opened
     npu: Any = vars(torch)["npu"]
-    library, stream = ctypes.CDLL("libopapi.so"), npu.current_stream()
     layers = [_Layer(device.torch_device, seed) for seed in (1, 2)]
     expected = [layer.by_operator() for layer in layers]
     device.synchronize()
     first, second = layers
-    call = _Call(library, first)
+    call = _Call(first)
     look.answer("status of aclSetAclOpExecutorRepeatable", call.make_repeatable())
-    handle = Handle(stream.npu_stream)
+    handle = Handle(npu.current_stream().npu_stream)
     for turn in ("first", "second"):
         look.doing(f"launching for the {turn} time")
         first.output.zero_()
@@ -44,7 +42,7 @@ def repeated_executor(look: Look) -> None:
         device.synchronize()
         equal = torch.equal(first.output.cpu(), expected[0].cpu())
         look.answer(f"output of the {turn} launch", _THE_SAME if equal else "another")
-    missing = [name for name in _SETTERS if not hasattr(library, name)]
+    missing = [name for name in _SETTERS if not hasattr(call.cann.operators, name)]
     if missing:
         look.answer("other addresses", f"not tried: CANN has no {missing[0]}")
         return
@@ -62,12 +60,8 @@ class _Layer:
     """A query, a cache and an output in memory of their own."""
 
     def __init__(self, on: torch.device, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator).to(torch.float16).to(on)
-
-        self.query, self.cache = random(1, _HEADS, _DIM), random(_BLOCKS, _BLOCK, _HEADS * _DIM)
+        self.query = drawn(1, _HEADS, _DIM, seed=seed).half().to(on)
+        self.cache = drawn(_BLOCKS, _BLOCK, _HEADS * _DIM, seed=10 + seed).half().to(on)
         self.table = torch.arange(_BLOCKS, dtype=torch.int32).view(1, -1).to(on)
         self.output, self.sums = torch.empty_like(self.query), torch.empty(1, device=on)
 
@@ -92,13 +86,13 @@ class _Layer:
 class _Call:
     """A first phase of the kernel, and launches of its executor."""
 
-    def __init__(self, library: ctypes.CDLL, layer: _Layer) -> None:
-        self._library = library
-        for name in ("aclCreateTensor", "aclCreateTensorList", "aclCreateIntArray"):
-            getattr(library, name).restype = ctypes.c_void_p
+    def __init__(self, layer: _Layer) -> None:
+        self.cann = Cann()
+        for name in ("aclCreateTensorList", "aclCreateIntArray"):
+            getattr(self.cann.operators, name).restype = ctypes.c_void_p
         self._query, self._output = self._tensor(layer.query), self._tensor(layer.output)
         self._key, self._value = self._list_of(layer.cache), self._list_of(layer.cache)
-        none, of_one, of_keys = Handle(), self._integers([1]), self._integers([_LENGTH])
+        none, of_one, of_keys = Handle(), self._integer(1), self._integer(_LENGTH)
         large, size = (1 << 31) - 1, ctypes.c_uint64()
         self._executor = Handle()
         # The parameters that CANN's page of the kernel lists, in its order.
@@ -107,7 +101,8 @@ class _Call:
         given += [_HEADS, ctypes.c_double(_DIM**-0.5), large, large, b"TND", _HEADS]
         given += [0, 0, _BLOCK, 0, False, 0, 0, self._output, self._tensor(layer.sums)]
         given += [ctypes.byref(size), ctypes.byref(self._executor)]
-        self._check(f"{_KERNEL}GetWorkspaceSize", *given)
+        first_phase = f"{_KERNEL}GetWorkspaceSize"
+        self.cann.require(first_phase, self.cann.operator(first_phase, *given))
         self._workspace = torch.empty(
             max(size.value, 1), dtype=torch.int8, device=layer.query.device
         )
@@ -115,12 +110,13 @@ class _Call:
 
     def make_repeatable(self) -> int:
         """Ask that launches do not free the executor, and return the status."""
-        return self._status("aclSetAclOpExecutorRepeatable", self._executor)
+        return self.cann.operator("aclSetAclOpExecutorRepeatable", self._executor)
 
     def launch(self, stream: Handle) -> None:
         """Launch the executor."""
         workspace = Handle(self._workspace.data_ptr())
-        self._check(_KERNEL, workspace, self._size, self._executor, stream)
+        given = (workspace, self._size, self._executor, stream)
+        self.cann.require(_KERNEL, self.cann.operator(_KERNEL, *given))
 
     def move_to(self, layer: _Layer) -> list[int]:
         """Set the addresses of another layer, and return the statuses."""
@@ -128,40 +124,23 @@ class _Call:
         query, cache = Handle(layer.query.data_ptr()), Handle(layer.cache.data_ptr())
         output = Handle(layer.output.data_ptr())
         return [
-            self._status(inputs, self._executor, 0, self._query, query),
-            self._status(lists, self._executor, 1, 0, self._key, cache),
-            self._status(lists, self._executor, 2, 0, self._value, cache),
-            self._status(outputs, self._executor, 0, self._output, output),
+            self.cann.operator(setter, self._executor, *given)
+            for setter, *given in (
+                (inputs, 0, self._query, query),
+                (lists, 1, 0, self._key, cache),
+                (lists, 2, 0, self._value, cache),
+                (outputs, 0, self._output, output),
+            )
         ]
 
-    def _status(self, name: str, *arguments: Any) -> int:
-        given = [ctypes.c_int64(x) if isinstance(x, int) else x for x in arguments]
-        status: int = self._library[name](*given)
-        return status
-
-    def _check(self, name: str, *arguments: Any) -> None:
-        status = self._status(name, *arguments)
-        if status:
-            raise CannError(name, status, "")
-
     def _tensor(self, tensor: torch.Tensor) -> Handle:
-        kind = {torch.float16: _HALF, torch.int32: _INT32, torch.float32: 0}[tensor.dtype]
-        sizes, strides = self._array(tensor.shape), self._array(tensor.stride())
-        rank, address = ctypes.c_uint64(tensor.dim()), Handle(tensor.data_ptr())
-        start = ctypes.c_int64(0)
-        made = self._library.aclCreateTensor(
-            sizes, rank, kind, strides, start, _ND, sizes, rank, address
-        )
-        return Handle(made)
+        address, dtype = Handle(tensor.data_ptr()), _DTYPES[tensor.dtype]
+        return self.cann.create_tensor(address, tensor.shape, tensor.stride(), dtype)
 
     def _list_of(self, tensor: torch.Tensor) -> Handle:
         only = (Handle * 1)(self._tensor(tensor))
-        return Handle(self._library.aclCreateTensorList(only, ctypes.c_uint64(1)))
+        return Handle(self.cann.operators.aclCreateTensorList(only, ctypes.c_uint64(1)))
 
-    def _integers(self, numbers: Sequence[int]) -> Handle:
-        array, length = self._array(numbers), ctypes.c_uint64(len(numbers))
-        return Handle(self._library.aclCreateIntArray(array, length))
-
-    @staticmethod
-    def _array(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-        return (ctypes.c_int64 * len(numbers))(*numbers)
+    def _integer(self, number: int) -> Handle:
+        only = (ctypes.c_int64 * 1)(number)
+        return Handle(self.cann.operators.aclCreateIntArray(only, ctypes.c_uint64(1)))

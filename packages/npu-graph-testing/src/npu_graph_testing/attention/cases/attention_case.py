@@ -24,11 +24,10 @@ class AttentionCase:
     """A kind, called in one way.
 
     Attributes:
-        name: Of the test.
         kind_name: In the table of kinds.
         shared: What all layers of a key are called with.
         layer: What one layer adds: its caches.
-        captured: The step that is captured.
+        captured: The step that is captured; by default the kind takes no step arguments.
         draw: Another step of a key.
         written: What a step writes into captured tensors of a key beside the block table, by name.
         valid_tokens: How many query tokens of a step have results; None for all.
@@ -39,8 +38,8 @@ class AttentionCase:
     kind_name: str
     shared: Callable[[CaseModel, int], dict[str, object]]
     layer: Callable[[CaseModel], dict[str, object]]
-    captured: Callable[[CaseModel, int], Step]
-    draw: Callable[[Random, CaseModel, int], Step]
+    captured: Callable[[CaseModel, int], Step] = lambda *_: {}
+    draw: Callable[[Random, CaseModel, int], Step] = lambda *_: {}
     written: Callable[[Random, CaseModel, int], dict[str, torch.Tensor]] = lambda *_: {}
     valid_tokens: Callable[[Step], int | None] = lambda _: None
     keys: tuple[int, ...] = (2, 4)
@@ -124,7 +123,6 @@ class DrawnStep:
     """One step, ready to be run: its tensors are on the device.
 
     Attributes:
-        key: The graph key.
         step: Step arguments by name.
         written: What captured tensors are to hold, by the names of their arguments.
     """

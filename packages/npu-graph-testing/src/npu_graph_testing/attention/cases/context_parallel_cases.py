@@ -9,7 +9,7 @@ import torch
 
 from attn_update.kinds import ContextParallelRank
 from npu_graph_testing.attention.cases.attention_case import HEADS
-from npu_graph_testing.attention.cases.fused_infer_cases import whole_mask
+from npu_graph_testing.attention.cases.fused_infer_cases import rebound, whole_mask
 from npu_graph_testing.attention.cases.latent_cases import LATENT_DIM, ROPE_DIM
 from npu_graph_testing.attention.cases.paged_case import PagedCase
 
@@ -72,9 +72,7 @@ def context_parallel_cases() -> list[AttentionCase]:
             tokens=2,
             arguments=whole_mask,
         ),
-        replace(
-            grouped, name="context parallel rebound", kind_name=f"{GROUPED}_rebound", rebinds=True
-        ),
+        rebound(grouped),
         latent,
         replace(latent, name="context parallel latent padded", heads=6, told_heads=3),
         replace(
@@ -86,11 +84,6 @@ def context_parallel_cases() -> list[AttentionCase]:
             cache_has_heads=False,
             arguments=whole_mask,
         ),
-        replace(
-            latent,
-            name="context parallel latent rebound",
-            kind_name=f"{LATENT}_rebound",
-            rebinds=True,
-        ),
+        rebound(replace(latent, name="context parallel latent")),
     ]
     return [case.build() for case in cases]

@@ -9,8 +9,6 @@ import torch
 
 from attn_update.kinds import FIA_V2
 from npu_graph_testing.attention.cases.attention_case import (
-    BLOCK_SIZE,
-    COLUMNS,
     HEAD_DIM,
     HEADS,
     KV_HEADS,
@@ -60,34 +58,23 @@ def int8_tensor(model: CaseModel, shape: tuple[int, ...]) -> torch.Tensor:
     return (model.random(*shape) * 40).clamp(-127, 127).to(torch.int8)
 
 
+def scales(model: CaseModel, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return scales of quantised queries, keys or values."""
+    return model.random(*shape, dtype=dtype).abs() * 0.02 + 0.001
+
+
 def scales_by_channel(model: CaseModel) -> dict[str, object]:
     """Return scales of a quantised cache, one for each head and dimension."""
-
-    def scale() -> torch.Tensor:
-        return model.random(KV_HEADS * HEAD_DIM).abs() * 0.02 + 0.001
-
-    return {
-        "key_antiquant_scale": scale(),
-        "value_antiquant_scale": scale(),
-        "key_antiquant_mode": 0,
-        "value_antiquant_mode": 0,
-        "inner_precise": 1,
-    }
+    names = ("key_antiquant_scale", "value_antiquant_scale")
+    given = {name: scales(model, KV_HEADS * HEAD_DIM, dtype=model.dtype) for name in names}
+    return {**given, "key_antiquant_mode": 0, "value_antiquant_mode": 0, "inner_precise": 1}
 
 
 def scales_by_token(model: CaseModel, key: int) -> dict[str, object]:
     """Return scales of a quantised cache, one for each token of each sequence."""
-
-    def scale() -> torch.Tensor:
-        shape = (key, BLOCK_SIZE * COLUMNS)
-        return model.random(*shape, dtype=torch.float32).abs() * 0.02 + 0.001
-
-    return {
-        "key_antiquant_scale": scale(),
-        "value_antiquant_scale": scale(),
-        "key_antiquant_mode": 1,
-        "value_antiquant_mode": 1,
-    }
+    names = ("key_antiquant_scale", "value_antiquant_scale")
+    given = {name: scales(model, key, LONGEST) for name in names}
+    return {**given, "key_antiquant_mode": 1, "value_antiquant_mode": 1}
 
 
 def rebound(case: PagedCase) -> PagedCase:
@@ -128,15 +115,8 @@ def fused_infer_cases() -> list[AttentionCase]:
         replace(decode, name="v1 NTD_TND", layout="NTD_TND", tokens=2, cache_has_heads=True),
         replace(decode, name="v1 BNSD_BSND", layout="BNSD_BSND", tokens=2),
         replace(decode, name="v1 one key head", heads=6, kv_heads=1),
-        replace(decode, name="v1 rebound", kind_name=f"{V1}_rebound", rebinds=True),
-        replace(
-            decode,
-            name="v1 unpadded",
-            kind_name=f"{V1}_unpadded",
-            tokens=2,
-            rebinds=True,
-            unpadded=True,
-        ),
+        rebound(replace(decode, name="v1")),
+        unpadded(replace(decode, name="v1", tokens=2)),
         v2,
         replace(v2, name="v2 sinks", arguments=sinks),
         replace(
@@ -147,14 +127,7 @@ def fused_infer_cases() -> list[AttentionCase]:
             arguments=lambda m, k: sinks(m, k) | sliding_window(m, k),
         ),
         replace(v2, name="v2 BSH causal", layout="BSH", tokens=2, arguments=causal),
-        replace(v2, name="v2 rebound", kind_name=f"{V2}_rebound", rebinds=True),
-        replace(
-            v2,
-            name="v2 unpadded",
-            kind_name=f"{V2}_unpadded",
-            tokens=2,
-            rebinds=True,
-            unpadded=True,
-        ),
+        rebound(replace(v2, name="v2")),
+        unpadded(replace(v2, name="v2", tokens=2)),
     ]
     return [case.build() for case in cases]

@@ -12,6 +12,7 @@ from npu_graph_testing.attention.cases.fused_infer_cases import (
     causal,
     int8_tensor,
     rebound,
+    scales,
     unpadded,
 )
 from npu_graph_testing.attention.cases.paged_case import PagedCase
@@ -62,13 +63,10 @@ def _quantised_cases() -> list[PagedCase]:
 
 
 def _query_scales(model: CaseModel, key: int, *, heads: int) -> dict[str, object]:
-    def scale(*shape: int) -> torch.Tensor:
-        return model.random(*shape, dtype=torch.float32).abs() * 0.02 + 0.001
-
     return {
-        "dequant_scale_query": scale(key, heads),
-        "dequant_scale_key": scale(1),
-        "dequant_scale_value": scale(1),
+        "dequant_scale_query": scales(model, key, heads),
+        "dequant_scale_key": scales(model, 1),
+        "dequant_scale_value": scales(model, 1),
         "query_quant_mode": 3,
     }
 

@@ -13,11 +13,8 @@ from npu_graph_testing.attention.cases.attention_case import (
     AttentionCase,
     integers,
 )
-from npu_graph_testing.attention.cases.sparse_flash_cases import (
-    CHOSEN,
-    no_step,
-    paged_lengths,
-)
+from npu_graph_testing.attention.cases.fused_infer_cases import int8_tensor
+from npu_graph_testing.attention.cases.sparse_flash_cases import CHOSEN, paged_lengths
 
 if TYPE_CHECKING:
     from random import Random
@@ -41,7 +38,7 @@ def _shared(model: CaseModel, key: int) -> dict[str, object]:
 def _shared_quantised(model: CaseModel, key: int) -> dict[str, object]:
     return {
         **_shared(model, key),
-        "query": _int8(model, key, _HEADS, _DIM),
+        "query": int8_tensor(model, (key, _HEADS, _DIM)),
         "weights": model.random(key, _HEADS, dtype=torch.float16),
         "query_dequant_scale": model.random(key, _HEADS, dtype=torch.float16).abs(),
         "query_quant_mode": 0,
@@ -55,11 +52,8 @@ def _layer(model: CaseModel) -> dict[str, object]:
 
 def _layer_quantised(model: CaseModel) -> dict[str, object]:
     scale = model.random(BLOCKS, BLOCK_SIZE, 1, dtype=torch.float16).abs()
-    return {"key": _int8(model, BLOCKS, BLOCK_SIZE, 1, _DIM), "key_dequant_scale": scale}
-
-
-def _int8(model: CaseModel, *shape: int) -> torch.Tensor:
-    return (model.random(*shape, dtype=torch.float32) * 40).clamp(-127, 127).to(torch.int8)
+    keys = int8_tensor(model, (BLOCKS, BLOCK_SIZE, 1, _DIM))
+    return {"key": keys, "key_dequant_scale": scale}
 
 
 def _written(random: Random, model: CaseModel, key: int) -> dict[str, torch.Tensor]:
@@ -71,22 +65,14 @@ def _written(random: Random, model: CaseModel, key: int) -> dict[str, torch.Tens
 def lightning_indexer_cases() -> list[AttentionCase]:
     """Return all of them."""
     return [
-        AttentionCase(
-            name="lightning indexer",
-            kind_name="lightning_indexer",
-            shared=_shared,
-            layer=_layer,
-            captured=no_step,
-            draw=no_step,
-            written=_written,
-        ),
-        AttentionCase(
-            name="lightning indexer int8",
-            kind_name="quant_lightning_indexer",
-            shared=_shared_quantised,
-            layer=_layer_quantised,
-            captured=no_step,
-            draw=no_step,
-            written=_written,
-        ),
+        AttentionCase(name=name, kind_name=kind, shared=shared, layer=layer, written=_written)
+        for name, kind, shared, layer in (
+            ("lightning indexer", "lightning_indexer", _shared, _layer),
+            (
+                "lightning indexer int8",
+                "quant_lightning_indexer",
+                _shared_quantised,
+                _layer_quantised,
+            ),
+        )
     ]

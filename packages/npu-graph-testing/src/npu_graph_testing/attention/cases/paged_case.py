@@ -40,15 +40,11 @@ class PagedCase:
     """Builds an `AttentionCase`.
 
     Attributes:
-        name: Name of the case.
-        kind_name: Name of the kind.
         family: Names of the arguments.
         layout: Layout of query and output.
         tokens: Query tokens per sequence.
         ragged: Whether the sequences of a step have different numbers of tokens.
-        heads: Heads of the query.
         told_heads: The number of heads in the call; by default `heads`.
-        kv_heads: Heads of the cache.
         dim: Dimension of a head.
         rope_dim: Dimension of its rotary part; 0 for none.
         gives_query_lengths: Whether the call has query lengths.
@@ -56,7 +52,6 @@ class PagedCase:
         cache_unit: The unit of a five-dimensional cache, [blocks, heads, dim / unit, block size,
             unit]; 0 for none.
         rope_cache_unit: The unit of the rotary part's cache; by default `cache_unit`.
-        block_size: Block size of the cache, in tokens.
         query: Creates the query of a shape; by default random.
         cache: Creates keys or values of a shape; by default random.
         rope: Creates rotary parts of queries and keys; by default random.

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
-
 from npu_graph_testing.attention.cases.attention_case import HEAD_DIM, HEADS, AttentionCase
+from npu_graph_testing.attention.cases.fused_infer_cases import causal as causal_arguments
 
 if TYPE_CHECKING:
     from random import Random
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from npu_graph_testing.attention.cases.attention_case import CaseModel, Step
 
 TOKENS, KEY_TOKENS = 24, 40
-_MASK_SIDE = 2048
 
 
 def ragged_cases() -> list[AttentionCase]:
@@ -57,12 +55,8 @@ def _shared_encoder(model: CaseModel, key: int) -> dict[str, object]:
 
 
 def _shared_flash(model: CaseModel, key: int, *, causal: bool) -> dict[str, object]:
-    del key
     shared = {**_shared(model), "head_num": HEADS}
-    if causal:
-        mask = torch.ones(_MASK_SIDE, _MASK_SIDE, dtype=torch.bool).triu(1)
-        shared |= {"atten_mask": mask.to(model.device.torch_device), "sparse_mode": 3}
-    return shared
+    return shared | (causal_arguments(model, key) if causal else {})
 
 
 def _layer(model: CaseModel, *, tokens: int) -> dict[str, object]:

@@ -15,12 +15,13 @@ from npu_graph_testing.attention.cases.attention_case import (
     AttentionCase,
     integers,
 )
+from npu_graph_testing.attention.cases.fused_infer_cases import int8_tensor
 from npu_graph_testing.attention.cases.latent_cases import LATENT_DIM, ROPE_DIM
 
 if TYPE_CHECKING:
     from random import Random
 
-    from npu_graph_testing.attention.cases.attention_case import CaseModel, Step
+    from npu_graph_testing.attention.cases.attention_case import CaseModel
 
 CHOSEN = 6
 _TILE = 128
@@ -65,18 +66,13 @@ def _shared_quantised(model: CaseModel, key: int) -> dict[str, object]:
 
 
 def _layer_quantised(model: CaseModel) -> dict[str, object]:
-    latent = (model.random(BLOCKS, BLOCK_SIZE, LATENT_DIM) * 40).clamp(-127, 127).to(torch.int8)
+    latent = int8_tensor(model, (BLOCKS, BLOCK_SIZE, LATENT_DIM))
     rope = model.random(BLOCKS, BLOCK_SIZE, ROPE_DIM)
     scales = model.random(BLOCKS, BLOCK_SIZE, LATENT_DIM // _TILE, dtype=torch.float32).abs() / 64
     # A row is the latent key in int8, the rotary part, and the scales of its tiles.
     parts = [latent.cpu(), rope.cpu().view(torch.int8), scales.cpu().view(torch.int8)]
     rows = torch.cat(parts, -1).unsqueeze(2).to(model.device.torch_device)
     return {"key": rows, "value": rows}
-
-
-def no_step(*_: object) -> Step:
-    """Return no step arguments: the operator takes none."""
-    return {}
 
 
 def _written(random: Random, model: CaseModel, key: int) -> dict[str, torch.Tensor]:
@@ -94,22 +90,14 @@ def _written(random: Random, model: CaseModel, key: int) -> dict[str, torch.Tens
 def sparse_flash_cases() -> list[AttentionCase]:
     """Return all of them."""
     return [
-        AttentionCase(
-            name="sparse flash",
-            kind_name="sparse_flash_attention",
-            shared=_shared,
-            layer=_layer,
-            captured=no_step,
-            draw=no_step,
-            written=_written,
-        ),
-        AttentionCase(
-            name="sparse flash int8",
-            kind_name="kv_quant_sparse_flash_attention",
-            shared=_shared_quantised,
-            layer=_layer_quantised,
-            captured=no_step,
-            draw=no_step,
-            written=_written,
-        ),
+        AttentionCase(name=name, kind_name=kind, shared=shared, layer=layer, written=_written)
+        for name, kind, shared, layer in (
+            ("sparse flash", "sparse_flash_attention", _shared, _layer),
+            (
+                "sparse flash int8",
+                "kv_quant_sparse_flash_attention",
+                _shared_quantised,
+                _layer_quantised,
+            ),
+        )
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -41,11 +42,11 @@ def paged_attention(look: Look) -> None:
 
 def quantising(look: Look) -> None:
     """Quantise with an offset that a rounding before it tells from one behind it."""
-    on, half = look.on, torch.float16
+    half = torch.float16
     x = torch.tensor([[0.5, 1.5, 2.5, -0.5, 100.0, -100.0, 0.0, 3.0]], dtype=half)
     scale, offset = torch.ones(1, dtype=half), torch.tensor([1], dtype=torch.int8)
-    seen = torch.zeros(1, 8, dtype=torch.int8).to(on)
-    _operator("_npu_quantize_per_tensor")(x.to(on), scale.to(on), offset.to(on), seen)
+    seen = torch.zeros(1, 8, dtype=torch.int8).to(look.on)
+    run(look, _operator("_npu_quantize_per_tensor"), x, scale, offset, seen)
     # Rounded first, halves go to 0, 2, 2 and 0; with the offset inside they would go to 2, 2, 4, 0.
     expected = torch.tensor([[1, 3, 3, 1, 101, -99, 1, 4]], dtype=torch.int8)
     expect_equal(look, "per tensor", seen, expected)
@@ -53,14 +54,12 @@ def quantising(look: Look) -> None:
 
 def quantised_norm(look: Look) -> None:
     """Normalise and quantise by division; rows of 1 and -1 are their own norm."""
-    on, half = look.on, torch.float16
+    half = torch.float16
     x = torch.tensor([1.0, -1.0] * 8, dtype=half).view(1, -1)
     gamma, beta = torch.full((16,), 3.0, dtype=half), torch.full((16,), 0.5, dtype=half)
     scale, offset = torch.tensor([0.25], dtype=half), torch.tensor([5], dtype=torch.int8)
-    seen = torch.zeros(1, 16, dtype=torch.int8).to(on)
-    _operator("_npu_quant_rms_norm")(
-        *(t.to(on) for t in (x, gamma, beta, scale, offset)), seen, 1e-12
-    )
+    seen = torch.zeros(1, 16, dtype=torch.int8).to(look.on)
+    run(look, _operator("_npu_quant_rms_norm"), x, gamma, beta, scale, offset, seen, 1e-12)
     expected = torch.tensor([19, -5] * 8, dtype=torch.int8).view(1, -1)
     expect_equal(look, "(norm * gamma + beta) / scale + offset", seen, expected)
 

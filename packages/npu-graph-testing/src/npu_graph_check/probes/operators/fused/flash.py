@@ -8,12 +8,14 @@ import torch
 from torch.nn import functional
 
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 _HEADS, _DIM, _LENGTH, _KEYS, _SCALE = 4, 32, 5, 7, 0.2
 _SHARE = 4e-3
+_ATTENTION = "npu_fusion_attention"
 
 
 def statistics(look: Look) -> None:
@@ -24,9 +26,8 @@ def statistics(look: Look) -> None:
         def stored(tensor: torch.Tensor, layout: str = layout) -> torch.Tensor:
             return tensor if layout == "BNSD" else tensor.transpose(1, 2).contiguous()
 
-        found = torch.ops.npu.npu_fusion_attention(
-            *(stored(t).to(look.on) for t in (query, key, value)), _HEADS, layout, scale=_SCALE
-        )
+        tensors = map(stored, (query, key, value))
+        found = run(look, _ATTENTION, *tensors, _HEADS, layout, scale=_SCALE)
         scores = query.double() @ key.double().mT * _SCALE
         expected = scores.softmax(-1) @ value.double()
         expect_close(look, f"{layout}: output", found[0], stored(expected), _SHARE)
@@ -40,27 +41,17 @@ def statistics(look: Look) -> None:
 
 def hidden_rows(look: Look) -> None:
     """Hide all keys of a row, and add a shift to the others."""
-    on = look.on
-    query, key, value = _inputs()
+    given = query, key, value = _inputs()
     hidden = torch.zeros(1, 1, _LENGTH, _KEYS, dtype=torch.bool)
     hidden[..., 2, :] = True
-    seen = torch.ops.npu.npu_fusion_attention(
-        query.to(on),
-        key.to(on),
-        value.to(on),
-        _HEADS,
-        "BNSD",
-        scale=_SCALE,
-        atten_mask=hidden.to(on),
-    )[0].cpu()
+    found = run(look, _ATTENTION, *given, _HEADS, "BNSD", scale=_SCALE, atten_mask=hidden)
+    seen = found[0].cpu()
     expected = (query.double() @ key.double().mT * _SCALE).softmax(-1) @ value.double()
     expect_equal(look, "the row without keys", seen[:, :, 2], torch.zeros_like(seen[:, :, 2]))
     others = [0, 1, 3, 4]
     expect_close(look, "the other rows", seen[:, :, others], expected[:, :, others], _SHARE)
     shift = drawn(1, _HEADS, _LENGTH, _KEYS, seed=9, dtype=torch.float16)
-    shifted = torch.ops.npu.npu_fusion_attention(
-        query.to(on), key.to(on), value.to(on), _HEADS, "BNSD", scale=_SCALE, pse=shift.to(on)
-    )[0]
+    shifted = run(look, _ATTENTION, *given, _HEADS, "BNSD", scale=_SCALE, pse=shift)[0]
     # Without pse_type 0 the shift is added to the scaled scores.
     scores = query.double() @ key.double().mT * _SCALE + shift.double()
     wanted = scores.softmax(-1) @ value.double()
@@ -71,12 +62,9 @@ def torch_function(look: Look) -> None:
     """Call torch's own function, causal and with a mask."""
     query, key, value = (drawn(1, _HEADS, 6, _DIM, seed=seed).half() for seed in range(3))
     for name, causal in (("plain", False), ("causal", True)):
-        seen = functional.scaled_dot_product_attention(
-            query.to(look.on), key.to(look.on), value.to(look.on), is_causal=causal
-        )
-        expected = functional.scaled_dot_product_attention(
-            query.double(), key.double(), value.double(), is_causal=causal
-        )
+        attention = functional.scaled_dot_product_attention
+        seen = run(look, attention, query, key, value, is_causal=causal)
+        expected = attention(query.double(), key.double(), value.double(), is_causal=causal)
         expect_close(look, name, seen, expected, _SHARE)
 
 
@@ -92,10 +80,8 @@ def joined_rings(look: Look) -> None:
 
     parts = []
     for keys in (slice(0, 4), slice(4, 8)):
-        tensors = (query, key[:, :, keys], value[:, :, keys])
-        found = torch.ops.npu.npu_fusion_attention(
-            *(stored(t).to(look.on) for t in tensors), _HEADS, "SBH", scale=_SCALE
-        )
+        tensors = map(stored, (query, key[:, :, keys], value[:, :, keys]))
+        found = run(look, _ATTENTION, *tensors, _HEADS, "SBH", scale=_SCALE)
         parts += [found[0], found[1], found[2]]
     joined = torch.ops.npu.npu_ring_attention_update(*parts)[0]
     scores = query.double() @ key.double().mT * _SCALE

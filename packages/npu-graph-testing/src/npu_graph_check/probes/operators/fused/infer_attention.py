@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -19,7 +20,7 @@ class _Attention:
     """Queries, keys and values ``[2, 4, S, 64]`` in float16."""
 
     def __init__(self, look: Look) -> None:
-        self.on = look.on
+        self._look = look
         half = torch.float16
         self.query = drawn(_BATCH, _HEADS, _LENGTH, _DIM, seed=0, dtype=half)
         self.key, self.value = (
@@ -28,18 +29,18 @@ class _Attention:
 
     def run(self, **changes: Any) -> torch.Tensor:
         """Return the output on the CPU."""
-        given: dict[str, Any] = {
-            "query": self.query,
-            "key": self.key,
-            "value": self.value,
-            "num_heads": _HEADS,
-            "num_key_value_heads": _HEADS,
-            "input_layout": "BNSD",
-            "scale": _SCALE,
+        output: torch.Tensor = run(
+            self._look,
+            "npu_fused_infer_attention_score",
+            self.query,
+            self.key,
+            self.value,
+            num_heads=_HEADS,
+            num_key_value_heads=_HEADS,
+            input_layout="BNSD",
+            scale=_SCALE,
             **changes,
-        }
-        moved = {k: v.to(self.on) if isinstance(v, torch.Tensor) else v for k, v in given.items()}
-        output: torch.Tensor = torch.ops.npu.npu_fused_infer_attention_score(**moved)[0]
+        )[0]
         return output.cpu()
 
     def expected(
@@ -153,11 +154,11 @@ def one_length(look: Look) -> None:
 
 def older_names(look: Look) -> None:
     """Call the operators that fused attention has replaced."""
-    attention, operators = _Attention(look), torch.ops.npu
-    query, key, value = (
-        t.to(attention.on) for t in (attention.query, attention.key, attention.value)
-    )
-    prompt = operators.npu_prompt_flash_attention(
+    attention = _Attention(look)
+    query, key, value = attention.query, attention.key, attention.value
+    prompt = run(
+        look,
+        "npu_prompt_flash_attention",
         query,
         key,
         value,
@@ -168,9 +169,11 @@ def older_names(look: Look) -> None:
         pre_tokens=65535,
         next_tokens=65535,
     )
-    expected = _attend(attention.query, attention.key, attention.value)
+    expected = _attend(query, key, value)
     expect_close(look, "PromptFlashAttention", prompt, expected, _SHARE)
-    last = operators.npu_incre_flash_attention(
+    last = run(
+        look,
+        "npu_incre_flash_attention",
         query[:, :, :1].contiguous(),
         key,
         value,
@@ -186,17 +189,19 @@ def older_names(look: Look) -> None:
 
 def latent_statistics(look: Look) -> None:
     """Ask for log-sum-exps of latent keys with rotary parts, which documents exclude."""
-    on, half = _Attention(look).on, torch.bfloat16
+    half = torch.bfloat16
     query, rope = drawn(1, 8, 512, seed=1, dtype=half), drawn(1, 8, 64, seed=2, dtype=half)
     key, key_rope = drawn(1, 128, 512, seed=3, dtype=half), drawn(1, 128, 64, seed=4, dtype=half)
     keys, scale = 50, 576**-0.5
-    output, sums = torch.ops.npu.npu_fused_infer_attention_score(
-        query.view(1, 8, 1, 512).to(on),
-        key.to(on),
-        key.to(on),
-        query_rope=rope.view(1, 8, 1, 64).to(on),
-        key_rope=key_rope.to(on),
-        block_table=torch.tensor([[0]], dtype=torch.int32).to(on),
+    output, sums = run(
+        look,
+        "npu_fused_infer_attention_score",
+        query.view(1, 8, 1, 512),
+        key,
+        key,
+        query_rope=rope.view(1, 8, 1, 64),
+        key_rope=key_rope,
+        block_table=torch.tensor([[0]], dtype=torch.int32),
         block_size=128,
         actual_seq_lengths_kv=[keys],
         num_heads=8,

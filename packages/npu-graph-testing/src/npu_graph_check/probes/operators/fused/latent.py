@@ -12,6 +12,7 @@ from npu_graph_check.probes.operators.agreement import (
     expect_equal,
     expect_refused,
 )
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -21,7 +22,7 @@ _LATENT, _ROPE, _HEADS, _BLOCK, _CHOSEN = 512, 64, 4, 16, 4
 
 def sparse_attention(look: Look) -> None:
     """Select keys, none for one query, and leave rows behind the lengths."""
-    on, half = look.on, torch.bfloat16
+    half = torch.bfloat16
     query = drawn(2, 2, _HEADS, _LATENT, seed=1, dtype=half)
     query_rope = drawn(2, 2, _HEADS, _ROPE, seed=2, dtype=half)
     key, key_rope = (
@@ -42,9 +43,6 @@ def sparse_attention(look: Look) -> None:
         "actual_seq_lengths_kv": torch.tensor([8, 8], dtype=torch.int32),
         "query_rope": query_rope,
         "key_rope": key_rope,
-    }
-    moved = {name: tensor.to(on) for name, tensor in given.items()}
-    fixed: dict[str, Any] = {
         "scale_value": scale,
         "sparse_block_size": 1,
         "layout_query": "BSND",
@@ -52,8 +50,8 @@ def sparse_attention(look: Look) -> None:
         "sparse_mode": 0,
         "attention_mode": 2,
     }
-    operators = torch.ops.npu
-    output = operators.npu_sparse_flash_attention(**moved, **fixed)[0].cpu()
+    operator = "npu_sparse_flash_attention"
+    output = run(look, operator, **given)[0].cpu()
     for sequence, page in ((0, 1), (1, 0)):
         chosen = [place for place in selection[sequence, 0, 0].tolist() if place >= 0]
         keys = torch.cat([key, key_rope], -1)[page, chosen, 0].double()
@@ -64,44 +62,20 @@ def sparse_attention(look: Look) -> None:
     zeros = torch.zeros_like(output[0, 1])
     expect_equal(look, "a query that selects nothing", output[0, 1], zeros)
     expect_equal(look, "a row past the length", output[1, 1], zeros)
-    expect_refused(
-        look,
-        "sinks",
-        lambda: operators.npu_sparse_flash_attention(
-            **moved, **fixed, sinks=torch.ones(_HEADS).to(on)
-        ),
-    )
-    del moved["key_rope"]
-    expect_refused(
-        look,
-        "a call without rotary parts of the keys",
-        lambda: operators.npu_sparse_flash_attention(**moved, **fixed),
-    )
+    expect_refused(look, "sinks", operator, **given, sinks=torch.ones(_HEADS))
+    del given["key_rope"]
+    expect_refused(look, "a call without rotary parts of the keys", operator, **given)
 
 
 def indexer(look: Look) -> None:
     """Choose among keys of equal scores, and in rows past the totals."""
-    on, heads, dim, count = look.on, 8, 128, 6
+    heads, dim, count = 8, 128, 6
     query = torch.ones(3, heads, dim, dtype=torch.bfloat16)
     key = torch.zeros(8, 1, dim, dtype=torch.bfloat16)
     # Scores in the order of the keys: 1, 2, 1, 2, 0, ...
     for place, value in enumerate((1.0, 2.0, 1.0, 2.0)):
         key[place, 0, 0] = value
-    given = {
-        "query": query,
-        "key": key,
-        "weights": torch.ones(3, heads, dtype=torch.bfloat16),
-        "actual_seq_lengths_query": torch.tensor([2], dtype=torch.int32),
-        "actual_seq_lengths_key": torch.tensor([8], dtype=torch.int32),
-    }
-    operators = torch.ops.npu
-    chosen = operators.npu_lightning_indexer(
-        **{name: tensor.to(on) for name, tensor in given.items()},
-        layout_query="TND",
-        layout_key="TND",
-        sparse_count=count,
-        sparse_mode=0,
-    )[0].cpu()
+    chosen = _chosen(look, query, key, 2, count)
     look.expect(
         "the larger score first, of equals the lower", chosen[0, 0].tolist(), [1, 3, 0, 2, 4, 5]
     )
@@ -110,23 +84,9 @@ def indexer(look: Look) -> None:
 
 def few_keys(look: Look) -> None:
     """Choose more keys than there are."""
-    on, count = look.on, 6
-    operators = torch.ops.npu
-    query, key = (
-        drawn(1, 8, 128, seed=1, dtype=torch.float16),
-        drawn(3, 1, 128, seed=2, dtype=torch.float16),
-    )
-    chosen = operators.npu_lightning_indexer(
-        query.to(on),
-        key.to(on),
-        torch.ones(1, 8, dtype=torch.float16).to(on),
-        actual_seq_lengths_query=torch.tensor([1], dtype=torch.int32).to(on),
-        actual_seq_lengths_key=torch.tensor([3], dtype=torch.int32).to(on),
-        layout_query="TND",
-        layout_key="TND",
-        sparse_count=count,
-        sparse_mode=0,
-    )[0].cpu()
+    half = torch.float16
+    query, key = drawn(1, 8, 128, seed=1, dtype=half), drawn(3, 1, 128, seed=2, dtype=half)
+    chosen = _chosen(look, query, key, 1, 6)
     scores = (query[0].double() @ key[:, 0].double().T).relu().sum(0)
     order = scores.argsort(descending=True).tolist()
     look.expect(
@@ -136,9 +96,29 @@ def few_keys(look: Look) -> None:
     )
 
 
+def _chosen(
+    look: Look, query: torch.Tensor, key: torch.Tensor, tokens: int, count: int
+) -> torch.Tensor:
+    """Return what an indexer of equal weights chooses for queries, `tokens` of them, on the CPU."""
+    chosen: torch.Tensor = run(
+        look,
+        "npu_lightning_indexer",
+        query,
+        key,
+        torch.ones(query.shape[:2], dtype=query.dtype),
+        actual_seq_lengths_query=torch.tensor([tokens], dtype=torch.int32),
+        actual_seq_lengths_key=torch.tensor([len(key)], dtype=torch.int32),
+        layout_query="TND",
+        layout_key="TND",
+        sparse_count=count,
+        sparse_mode=0,
+    )[0]
+    return chosen.cpu()
+
+
 def delta_rule(look: Look) -> None:
     """Step the recurrent form, and give it states that it refuses."""
-    on, half = look.on, torch.bfloat16
+    half = torch.bfloat16
     unit = torch.nn.functional.normalize
     heads, dim, places = 2, 32, torch.tensor([2, 0], dtype=torch.int32)
     query, key = (unit(drawn(2, heads, dim, seed=seed), dim=-1).to(half) for seed in (1, 2))
@@ -147,16 +127,14 @@ def delta_rule(look: Look) -> None:
         drawn(2, heads, seed=4).sigmoid().to(half),
     )
     gate, state = -drawn(2, heads, seed=5).sigmoid(), drawn(3, heads, dim, dim, seed=7, dtype=half)
-    given = {"query": query, "key": key, "value": value, "beta": beta, "g": gate}
-    moved: dict[str, Any] = {name: tensor.to(on) for name, tensor in given.items()}
-    moved |= {
+    given: dict[str, Any] = {"key": key, "value": value, "beta": beta, "g": gate}
+    given |= {
         "scale": dim**-0.5,
-        "actual_seq_lengths": torch.tensor([2], dtype=torch.int32).to(on),
-        "ssm_state_indices": places.to(on),
+        "actual_seq_lengths": torch.tensor([2], dtype=torch.int32),
+        "ssm_state_indices": places,
     }
-    operators = torch.ops.npu
-    own = state.to(on)
-    output = operators.npu_recurrent_gated_delta_rule(state=own, **moved)
+    operator, own = "npu_recurrent_gated_delta_rule", state.to(look.on)
+    output = run(look, operator, state=own, query=query, **given)
     now, outputs, states = state[2].double(), [], []
     for token in range(2):
         now = now * gate[token].double().exp().view(-1, 1, 1)
@@ -170,24 +148,15 @@ def delta_rule(look: Look) -> None:
     expect_close(look, "the state behind the first token", kept[2], states[0], 1e-2)
     expect_close(look, "the state behind the second", kept[0], states[1], 1e-2)
     expect_equal(look, "a state that no token has", kept[1], state[1])
-    turned = state.to(on).transpose(-1, -2)
-    expect_refused(
-        look,
-        "a state that is not contiguous",
-        lambda: operators.npu_recurrent_gated_delta_rule(state=turned, **moved),
-    )
-    expect_refused(
-        look,
-        "queries of float16",
-        lambda: operators.npu_recurrent_gated_delta_rule(
-            state=own, **{**moved, "query": moved["query"].half()}
-        ),
-    )
+    turned = state.to(look.on).transpose(-1, -2)
+    refused = "a state that is not contiguous"
+    expect_refused(look, refused, operator, state=turned, query=query, **given)
+    expect_refused(look, "queries of float16", operator, state=own, query=query.half(), **given)
 
 
 def quantised_keys(look: Look) -> None:
     """Attend to rows of int8 keys, rotary parts and scales; the tensor of values is not read."""
-    on, half, tile = look.on, torch.bfloat16, 128
+    half, tile = torch.bfloat16, 128
     query = drawn(1, 2, _HEADS, _LATENT + _ROPE, seed=1, dtype=half)
     generator = torch.Generator().manual_seed(2)
     latent = torch.randint(-127, 128, (_BLOCK, _LATENT), generator=generator).to(torch.int8)
@@ -198,18 +167,19 @@ def quantised_keys(look: Look) -> None:
     selection, scale = [5, 2, 9], (_LATENT + _ROPE) ** -0.5
     # The second query selects nothing.
     indices = torch.tensor([[*selection, -1], [-1] * _CHOSEN], dtype=torch.int32)
-    operators = torch.ops.npu
-    output = operators.npu_kv_quant_sparse_flash_attention(
-        query=query.to(on),
-        key=cache.to(on),
-        value=torch.zeros_like(cache).to(on),
-        sparse_indices=indices.view(1, 2, 1, _CHOSEN).to(on),
+    output = run(
+        look,
+        "npu_kv_quant_sparse_flash_attention",
+        query=query,
+        key=cache,
+        value=torch.zeros_like(cache),
+        sparse_indices=indices.view(1, 2, 1, _CHOSEN),
         scale_value=scale,
         key_quant_mode=2,
         value_quant_mode=2,
-        block_table=torch.tensor([[0]], dtype=torch.int32).to(on),
-        actual_seq_lengths_query=torch.tensor([2], dtype=torch.int32).to(on),
-        actual_seq_lengths_kv=torch.tensor([12], dtype=torch.int32).to(on),
+        block_table=torch.tensor([[0]], dtype=torch.int32),
+        actual_seq_lengths_query=torch.tensor([2], dtype=torch.int32),
+        actual_seq_lengths_kv=torch.tensor([12], dtype=torch.int32),
         sparse_block_size=1,
         layout_query="BSND",
         layout_kv="PA_BSND",

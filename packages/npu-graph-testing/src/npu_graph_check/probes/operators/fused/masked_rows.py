@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_graph_check.probes.operators.agreement import drawn
+
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
@@ -17,13 +19,8 @@ class _Attention:
 
     def __init__(self, look: Look) -> None:
         self.on = look.on
-        generator = torch.Generator().manual_seed(0)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator).to(torch.float16)
-
-        self.query = random(_SEQUENCES, _HEADS, _DIM)
-        self.cache = random(_SEQUENCES * _COLUMNS, _BLOCK, _HEADS * _DIM)
+        self.query = drawn(_SEQUENCES, _HEADS, _DIM, seed=0).half()
+        self.cache = drawn(_SEQUENCES * _COLUMNS, _BLOCK, _HEADS * _DIM, seed=1).half()
         self.table = torch.arange(_SEQUENCES * _COLUMNS, dtype=torch.int32).view(_SEQUENCES, -1)
 
     def run(self, lengths: list[int], **more: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,12 +43,14 @@ class _Attention:
         )
         return output.cpu(), sums.cpu()
 
-    def expected(self, sequence: int, length: int) -> torch.Tensor:
-        """Return ``[heads, dim]`` of one sequence, in float64."""
+    def expect_softmax(self, look: Look, output: torch.Tensor, sequence: int, length: int) -> None:
+        """Compare ``[heads, dim]`` of one sequence with its softmax in float64."""
         rows = self.cache.view(_SEQUENCES, _COLUMNS * _BLOCK, _HEADS, _DIM)[sequence, :length]
         keys = rows.double()
         scores = torch.einsum("hd,khd->hk", self.query[sequence].double(), keys) * _DIM**-0.5
-        return torch.einsum("hk,khd->hd", scores.softmax(-1), keys)
+        expected = torch.einsum("hk,khd->hd", scores.softmax(-1), keys)
+        close = torch.allclose(output[sequence].double(), expected, rtol=2e-3, atol=2e-3)
+        look.expect(f"sequence of {length} keys is its softmax", close, True)
 
 
 def no_keys(look: Look) -> None:
@@ -62,13 +61,7 @@ def no_keys(look: Look) -> None:
     look.expect("output without keys", bool((output[1] == 0).all()), True)
     look.expect("log-sum-exp without keys", sums[1].reshape(-1).tolist(), [float("inf")] * _HEADS)
     for sequence in (0, 2):
-        close = torch.allclose(
-            output[sequence].double(),
-            attention.expected(sequence, lengths[sequence]),
-            rtol=2e-3,
-            atol=2e-3,
-        )
-        look.expect(f"sequence of {lengths[sequence]} keys is its softmax", close, True)
+        attention.expect_softmax(look, output, sequence, lengths[sequence])
 
 
 def causal_with_one_query(look: Look) -> None:
@@ -80,7 +73,4 @@ def causal_with_one_query(look: Look) -> None:
     masked, _ = attention.run(lengths, sparse_mode=3, atten_mask=mask)
     look.expect("sparse mode 3 equals no mask, bitwise", torch.equal(plain, masked), True)
     for sequence, length in enumerate(lengths):
-        close = torch.allclose(
-            plain[sequence].double(), attention.expected(sequence, length), rtol=2e-3, atol=2e-3
-        )
-        look.expect(f"sequence of {length} keys is its softmax", close, True)
+        attention.expect_softmax(look, plain, sequence, length)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -20,7 +21,7 @@ class _Prolog:
     """One call over three tokens, the second of which has no slot."""
 
     def __init__(self, look: Look) -> None:
-        self.on = look.on
+        self._look, self._on = look, look.on
         npu: Any = vars(torch)["npu"]
         npu.config.allow_internal_format = True
         self.x = drawn(_TOKENS, _HIDDEN, seed=1, dtype=_HALF)
@@ -30,36 +31,36 @@ class _Prolog:
 
     def run(self, caches: list[torch.Tensor], up: torch.Tensor, **more: Any) -> list[torch.Tensor]:
         """Store into caches of the device, and return them on the CPU."""
-        operators = torch.ops.npu
         down = (drawn(_HIDDEN, _RANK, seed=2) / _HIDDEN**0.5).to(_HALF)
         absorb = (drawn(_HEADS, _DIM, _LATENT, seed=5) / _DIM**0.5).to(_HALF)
-        operators.npu_mla_prolog_v3(
-            token_x=self.x.to(self.on),
+        run(
+            self._look,
+            "npu_mla_prolog_v3",
+            token_x=self.x,
             weight_dq=self._blocks(down),
             weight_uq_qr=self._blocks(up),
-            weight_uk=absorb.to(self.on),
+            weight_uk=absorb,
             weight_dkv_kr=self._blocks(self.key_down),
-            rmsnorm_gamma_cq=torch.ones(_RANK, dtype=_HALF).to(self.on),
-            rmsnorm_gamma_ckv=self.gamma.to(self.on),
-            rope_sin=self.sin.to(self.on),
-            rope_cos=self.cos.to(self.on),
+            rmsnorm_gamma_cq=torch.ones(_RANK, dtype=_HALF),
+            rmsnorm_gamma_ckv=self.gamma,
+            rope_sin=self.sin,
+            rope_cos=self.cos,
             kv_cache=caches[0],
             kr_cache=caches[1],
-            cache_index=torch.tensor([3, -1, 17]).to(self.on),
+            cache_index=torch.tensor([3, -1, 17]),
             cache_mode="PA_BSND",
             **more,
         )
         return [cache.cpu() for cache in caches]
 
     def _blocks(self, weight: torch.Tensor) -> torch.Tensor:
-        operators = torch.ops.npu
-        cast: torch.Tensor = operators.npu_format_cast(weight.to(self.on), _NZ)
+        cast: torch.Tensor = run(self._look, "npu_format_cast", weight, _NZ)
         return cast
 
     def caches(self, width: int, dtype: torch.dtype) -> list[torch.Tensor]:
         """Return caches full of 9."""
         return [
-            torch.full((_BLOCKS, _BLOCK, 1, size), 9).to(kind).to(self.on)
+            torch.full((_BLOCKS, _BLOCK, 1, size), 9).to(kind).to(self._on)
             for size, kind in ((width, dtype), (_ROPE, _HALF))
         ]
 
@@ -96,9 +97,9 @@ def by_tile(look: Look) -> None:
     cache = call.run(
         call.caches(_LATENT + 2 * _ROPE + 4 * _LATENT // _TILE, torch.int8),
         up.to(torch.int8),
-        dequant_scale_w_uq_qr=torch.full((1, width), 5e-4).to(call.on),
-        smooth_scales_cq=torch.ones(1, _RANK).to(call.on),
-        k_nope_clip_alpha=torch.tensor([clip]).to(call.on),
+        dequant_scale_w_uq_qr=torch.full((1, width), 5e-4),
+        smooth_scales_cq=torch.ones(1, _RANK),
+        k_nope_clip_alpha=torch.tensor([clip]),
         weight_quant_mode=1,
         kv_cache_quant_mode=3,
         query_quant_mode=0,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional
@@ -15,6 +14,7 @@ from npu_graph_check.probes.operators.agreement import (
     expect_equal,
     expect_refused,
 )
+from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -25,22 +25,17 @@ _WIDTH = 64
 def int4(look: Look) -> None:
     """Pack eight int4 into an int32."""
     x = torch.tensor([[-8.0, -1.0, 0.0, 1.0, 2.0, 7.0, 9.0, -9.0]])
-    seen = torch.ops.npu.npu_quantize(
-        x.to(look.on), torch.ones(1).to(look.on), None, torch.quint4x2, -1, False
-    )
-    nibbles = [(int(seen.cpu()[0, 0]) >> (4 * place)) & 15 for place in range(8)]
-    values = [nibble - 16 if nibble > 7 else nibble for nibble in nibbles]
-    look.expect("values, from the lowest bits", values, [-8, -1, 0, 1, 2, 7, 7, -8])
+    seen = run(look, "npu_quantize", x, torch.ones(1), None, torch.quint4x2, -1, False)
+    look.expect("values, from the lowest bits", _of_int4(seen), [-8, -1, 0, 1, 2, 7, 7, -8])
 
 
 def divides_and_multiplies(look: Look) -> None:
     """Quantise by a scale of 1/4, which divides in one operator and multiplies in the other."""
-    on = look.on
     x = torch.tensor([[1.0, -2.0, 30.0, 3.0] * 8], dtype=torch.float16)
     scale = torch.tensor([0.25])
     for divides, factor in ((True, 4.0), (False, 0.25)):
         own = scale if divides else scale.half()
-        seen = torch.ops.npu.npu_quantize(x.to(on), own.to(on), None, torch.qint8, 1, divides)
+        seen = run(look, "npu_quantize", x, own, None, torch.qint8, 1, divides)
         expected = (x.double() * factor).round().clamp(-128, 127).to(torch.int8)
         name = "Quantize divides" if divides else "AscendQuantV3 multiplies"
         expect_equal(look, name, seen, expected)
@@ -51,35 +46,31 @@ def smoothed_groups(look: Look) -> None:
     row = torch.arange(32, dtype=torch.float16)
     row[-1] = 127
     factors = torch.stack([torch.full((32,), 2.0), torch.full((32,), 4.0)]).half()
-    seen, scale = torch.ops.npu.npu_dynamic_quant(
-        row.expand(4, -1).contiguous().to(look.on),
-        smooth_scales=factors.to(look.on),
-        group_index=torch.tensor([1, 2], dtype=torch.int32).to(look.on),
-    )
+    groups, rows = torch.tensor([1, 2], dtype=torch.int32), row.expand(4, -1).contiguous()
+    options = {"smooth_scales": factors, "group_index": groups}
+    seen, scale = run(look, "npu_dynamic_quant", rows, **options)
     expect_equal(look, "values", seen, row.to(torch.int8).expand(4, -1))
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [2.0, 4.0, 1.0, 1.0])
 
 
 def only_by_token(look: Look) -> None:
     """Ask for one scale of all rows, and one of each column."""
-    x = drawn(4, 32, seed=0).half().to(look.on)
+    x = drawn(4, 32, seed=0).half()
     for mode in ("pertensor", "perchannel"):
-        call = functools.partial(torch.ops.npu.npu_dynamic_quant, x, quant_mode=mode)
-        expect_refused(look, mode, call)
+        expect_refused(look, mode, "npu_dynamic_quant", x, quant_mode=mode)
 
 
 def swiglu(look: Look) -> None:
     """Compare the scales of both SwiGLU operators: one is the other's reciprocal."""
-    on = look.on
     x = drawn(4, 2 * _WIDTH, seed=0, dtype=torch.bfloat16)
     gate, up = x.double().chunk(2, -1)
     values = functional.silu(gate) * up
     largest = values.abs().amax(-1)
-    seen, scale = torch.ops.npu.npu_swiglu_quant(x.to(on), activate_left=True, quant_mode=1)
+    seen, scale = run(look, "npu_swiglu_quant", x, activate_left=True, quant_mode=1)
     expect_close(look, "scale of SwiGluQuant", scale.view(-1), 127 / largest, 1e-5)
     expected = values * (127 / largest).unsqueeze(-1)
     expect_close(look, "values of SwiGluQuant", seen, expected, 0.51 / 127)
-    seen, scale = torch.ops.npu.npu_dequant_swiglu_quant(x.to(on), activate_left=True, quant_mode=1)
+    seen, scale = run(look, "npu_dequant_swiglu_quant", x, activate_left=True, quant_mode=1)
     expect_close(look, "scale of DequantSwigluQuant", scale.view(-1), largest / 127, 1e-5)
     expect_close(look, "its values, without groups", seen, expected, 0.51 / 127)
 
@@ -88,9 +79,8 @@ def grouped(look: Look) -> None:
     """Quantise rows with the scales of their groups."""
     x = torch.ones(5, 16, dtype=torch.float16)
     scale = torch.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
-    seen = torch.ops.npu.npu_group_quant(
-        x.to(look.on), scale.to(look.on), torch.tensor([2, 5]).to(look.on), dst_dtype=torch.qint8
-    )
+    ends = torch.tensor([2, 5])
+    seen = run(look, "npu_group_quant", x, scale, ends, dst_dtype=torch.qint8)
     expected = torch.tensor([2, 2, 3, 3, 3], dtype=torch.int8).view(5, 1).expand(5, 16)
     expect_equal(look, "values", seen, expected)
 
@@ -104,14 +94,16 @@ def kronecker(look: Look) -> None:
         (1.0, 2.0, [7, 4, 3, 1, -7, -4, 0, 0]),
         (0.5, 1.0, [7, 7, 6, 2, -8, -7, 1, 0]),
     ):
-        seen, scales = torch.ops.npu.npu_kronecker_quant(
-            x.to(look.on), left.to(look.on), right.to(look.on), clip_ratio=clip
-        )
+        seen, scales = run(look, "npu_kronecker_quant", x, left, right, clip_ratio=clip)
         look.expect(f"clip ratio {clip}: the scale", float(scales.cpu().reshape(-1)[0]), scale)
-        word = int(seen.cpu().reshape(-1)[0])
-        nibbles = [(word >> (4 * place)) & 15 for place in range(8)]
-        found = [nibble - 16 if nibble > 7 else nibble for nibble in nibbles]
-        look.expect(f"clip ratio {clip}: the values", found, values)
+        look.expect(f"clip ratio {clip}: the values", _of_int4(seen), values)
+
+
+def _of_int4(packed: torch.Tensor) -> list[int]:
+    """Return the eight int4 in the first int32."""
+    word = int(packed.cpu().reshape(-1)[0])
+    nibbles = [(word >> (4 * place)) & 15 for place in range(8)]
+    return [nibble - 16 if nibble > 7 else nibble for nibble in nibbles]
 
 
 def shortened_scales(look: Look) -> None:
@@ -122,14 +114,13 @@ def shortened_scales(look: Look) -> None:
         (0, [1.0, 1.0 + 2**-10, 1.0, 1.0 + 2**-10]),
         (1, [1.0, 1.0 + 2**-10, 1.0 + 2**-10, 1.0 + 2**-9]),
     ):
-        packed = torch.ops.npu.npu_trans_quant_param(values.to(look.on), None, mode).cpu()
+        packed = run(look, "npu_trans_quant_param", values, None, mode).cpu()
         seen = (packed & 0xFFFFFFFF).to(torch.int32).view(torch.float32)
         look.expect(f"round_mode {mode}", seen.double().tolist(), expected)
 
 
 def products(look: Look) -> None:
     """Scale products of int8 by column and by token, and add a bias."""
-    on = look.on
     generator = torch.Generator().manual_seed(0)
 
     def whole(*shape: int) -> torch.Tensor:
@@ -139,19 +130,12 @@ def products(look: Look) -> None:
     total = left.long() @ right.long()
     column, token = drawn(32, seed=1).abs() * 1e-3, drawn(8, seed=2).abs() + 0.1
     bias = torch.arange(32, dtype=torch.int32) * 1_003
-    seen = torch.ops.npu.npu_quant_matmul(
-        left.to(on), right.to(on), torch.ones(1).to(on), bias=bias.to(on), output_dtype=torch.int32
-    )
+    options: dict[str, Any] = {"bias": bias, "output_dtype": torch.int32}
+    seen = run(look, "npu_quant_matmul", left, right, torch.ones(1), **options)
     expect_equal(look, "the sum with an int32 bias", seen, (total + bias).to(torch.int32))
     for dtype in HALVES:
-        seen = torch.ops.npu.npu_quant_matmul(
-            left.to(on),
-            right.to(on),
-            column.to(on),
-            pertoken_scale=token.to(on),
-            bias=torch.arange(32.0).to(on),
-            output_dtype=dtype,
-        )
+        options = {"pertoken_scale": token, "bias": torch.arange(32.0), "output_dtype": dtype}
+        seen = run(look, "npu_quant_matmul", left, right, column, **options)
         scaled = total.double() * column.double() * token.double().unsqueeze(-1)
         share = 1.01 * torch.finfo(dtype).eps / 2
         expect_close(
@@ -165,9 +149,7 @@ def weights_of_int8(look: Look) -> None:
     generator = torch.Generator().manual_seed(1)
     weight = torch.randint(-127, 128, (64, 32), generator=generator).to(torch.int8)
     scale, offset = (drawn(32, seed=2).abs() * 0.01).half(), drawn(32, seed=3).round().half()
-    seen = torch.ops.npu.npu_weight_quant_batchmatmul(
-        x.to(look.on), weight.to(look.on), scale.to(look.on), offset.to(look.on)
-    )
+    seen = run(look, "npu_weight_quant_batchmatmul", x, weight, scale, offset)
     expected = (weight.double() + offset.double()) * scale.double()
     expect_close(look, "rows of the matrix", seen, expected, 1.01 * torch.finfo(torch.float16).eps)
 
@@ -175,7 +157,7 @@ def weights_of_int8(look: Look) -> None:
 def blocks(look: Look) -> None:
     """Quantise each 128 values of a row with a scale of their own."""
     x = torch.cat([torch.arange(128.0), torch.arange(128.0) * 2]).view(1, -1).half()
-    seen, scale = torch.ops.npu.npu_dynamic_block_quant(x.to(look.on))
+    seen, scale = run(look, "npu_dynamic_block_quant", x)
     expected = torch.arange(128).to(torch.int8).repeat(2).view(1, -1)
     expect_equal(look, "values", seen, expected)
     look.expect("scales", scale.cpu().reshape(-1).tolist(), [1.0, 2.0])
