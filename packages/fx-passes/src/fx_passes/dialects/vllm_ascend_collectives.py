@@ -122,12 +122,7 @@ def _rewrite_chunk_residual(match: Match, build: GraphBuilder) -> dict[str, Node
 def collective_rules(
     process_groups: Mapping[str, str], *, whole_residuals: bool
 ) -> tuple[Rule, ...]:
-    """Return the rules for collectives, and for tensors that are chunked depending on them.
-
-    Args:
-        process_groups: See `vllm_ascend_dialect`.
-        whole_residuals: See `vllm_ascend_dialect`.
-    """
+    """Return the rules for collectives, and for tensors that are chunked depending on them."""
     groups = dict(process_groups)
     reduce = ("vllm::all_reduce", ALL_REDUCE, WAIT)
     named = partial(_group_problem, process_groups=groups)

@@ -102,11 +102,6 @@ def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> No
     `ShareEqualCallsPass` leaves one such node per scale, and `FoldConstantsPass` none if
     the scale is a constant of the module.
 
-    Args:
-        scale: The scale.
-        build: The builder of the rewrite.
-        dtype: Dtype in which the reciprocal is computed.
-
     Raises:
         RuleError: The scale has no fake value.
     """

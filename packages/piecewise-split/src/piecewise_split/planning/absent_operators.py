@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 
 def explain_absence(graph: torch.fx.Graph, absent: tuple[str, ...]) -> str:
-    """Return the message for splitting ops that no node of a graph calls.
-
-    Args:
-        graph: The graph that was searched.
-        absent: Canonical names.
-    """
+    """Return the message for splitting ops that no node of a graph calls."""
     called = {operator for node in graph.nodes if (operator := called_operator(node)) is not None}
     reasons = "; ".join(f"{name!r} {_reason(graph, name, called)}" for name in absent)
     return (

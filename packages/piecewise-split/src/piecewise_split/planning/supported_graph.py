@@ -51,9 +51,6 @@ def check_regions(pieces: Sequence[PieceNodes]) -> None:
     A captured piece does not run its Python again, so a mode that it leaves open would be missing
     when the next piece runs.
 
-    Args:
-        pieces: In order, with their nodes.
-
     Raises:
         UnsupportedGraphError: A region crosses a cut.
     """

@@ -23,9 +23,6 @@ class TrialCaptures:
     The engine captures the graphs of one mode after those of another, all in one memory pool, and
     the draft's graph with the target's. Each mode is measured after the samples of those before.
 
-    Args:
-        device: Of the graphs.
-
     Attributes:
         further_bytes: Forecast memory of the graphs that were not captured, of all modes so far.
         num_captures: Batches captured so far.
