@@ -77,13 +77,12 @@ def stitch(
     for piece in split_graph.pieces:
         callable_piece: object = compile_piece(piece)
         if not callable(callable_piece):
-            msg = (
+            raise TypeError(
                 f"Stitching {piece.name} ({piece.planned.kind}): compile_piece returned "
                 f"{type(callable_piece).__name__}, expected a callable that takes "
                 f"{len(piece.input_names)} argument(s) and returns a tuple of "
                 f"{len(piece.output_names)}. Return piece.graph_module.forward to run it as it is."
             )
-            raise TypeError(msg)
         compiled.append(callable_piece)
     flat = FlatSource(split_graph)
     digest = hashlib.sha256(flat.text.encode()).hexdigest()[:16]

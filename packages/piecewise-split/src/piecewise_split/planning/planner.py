@@ -192,13 +192,12 @@ def _check_sizes(graph: AnalysedGraph) -> None:
     crossing = {value for piece in graph.pieces for value in piece.inputs}
     for node in graph.sizes.opaque:
         if node in crossing:
-            msg = (
+            raise UnsupportedGraphError(
                 f"Splitting a graph: {node.name!r} reads the whole size of "
                 f"{node.args[0]!s} and is used in another piece, and neither node has metadata "
                 f"('val' or 'example_value'), so the size cannot be taken apart. Propagate fake "
                 f"tensors through the graph first, or read single dimensions."
             )
-            raise UnsupportedGraphError(msg)
 
 
 def _planned(
