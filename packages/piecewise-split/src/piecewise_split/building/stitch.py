@@ -45,11 +45,7 @@ class _SourceLoader:
 
 
 def run_uncompiled(piece: Piece) -> Callable[..., object]:
-    """Return the code of a piece unchanged, to be run by the Python interpreter.
-
-    Args:
-        piece: Any piece; its Python code is generated once for each structure.
-    """
+    """Return the code of a piece, generated once for each structure, to run as it is in Python."""
     return piece.graph_module.forward
 
 

@@ -34,12 +34,7 @@ class TrialCaptures:
         self.num_captures = 0
 
     def capture(self, batches: Sequence[Any], capture: Callable[[list[Any]], object]) -> None:
-        """Capture the batches of the two largest sizes, and forecast the memory of the others.
-
-        Args:
-            batches: The engine's batch descriptors of one mode, each with its ``num_tokens``.
-            capture: Captures the given batches, as the engine does.
-        """
+        """Capture the batches of the two largest sizes, and forecast the memory of the others."""
         if not batches:
             return
         planner = CapturePlanner(self._device, {each.num_tokens for each in batches})

@@ -151,12 +151,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
 
 class _Adopting:
-    """Adopts each graph of one of the engine's managers at its first step.
-
-    Args:
-        manager: The engine's; its state is taken over.
-        adopted: Takes the graphs.
-    """
+    """Takes over one of the engine's managers, and adopts each of its graphs at its first step."""
 
     graphs: ReleasedEntries
 

@@ -40,11 +40,7 @@ class StepSource(Protocol):
 
 
 def make_recorder(device: TaskDevice) -> Recorder:
-    """Return a recorder for the graphs of one model.
-
-    Args:
-        device: Of the model.
-    """
+    """Return a recorder for the graphs of one model."""
     return Recorder(device, kinds=dict(_KINDS))
 
 
