@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch.fx import Graph
 
 
-_GIVEN = frozenset({"placeholder", "get_attr"})
+GIVEN = frozenset({"placeholder", "get_attr"})
+"""What nodes of memory from outside of a graph are."""
 
 
 class AliasAnalysis:
@@ -53,7 +54,7 @@ class AliasAnalysis:
         # Where nothing is written it is of no account what overlaps. Until it is known, inputs
         # stand for themselves, so that no group that was asked for before changes by it.
         self._inputs_are_known = not self._writers
-        if any(node.op in _GIVEN for node in self._parents):
+        if any(node.op in GIVEN for node in self._parents):
             self._find_overlapping_inputs()
 
     def _find_overlapping_inputs(self) -> None:
@@ -96,7 +97,7 @@ class AliasAnalysis:
         parent = self._parents.get(node)
         if parent is None:
             if self._effects.fresh(node):
-                if self._inputs_are_known or node.op not in _GIVEN:
+                if self._inputs_are_known or node.op not in GIVEN:
                     return node
                 self._find_overlapping_inputs()
                 return self._parents.get(node, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fx_passes.memory.alias_analysis import AliasAnalysis
+from fx_passes.memory.alias_analysis import GIVEN, AliasAnalysis
 from fx_passes.memory.effect import EffectTable
 from fx_passes.torch_internals import OpOverload
 
@@ -35,7 +35,7 @@ class OutsideWrites:
         if not any(effect.writes for _, effect in writers):
             return cls(surely=frozenset(), perhaps=frozenset())
         aliases = AliasAnalysis(graph, effects)
-        given = [node for node in graph.nodes if node.op in {"placeholder", "get_attr"}]
+        given = [node for node in graph.nodes if node.op in GIVEN]
 
         def written(*, declared: bool) -> frozenset[str]:
             groups = {

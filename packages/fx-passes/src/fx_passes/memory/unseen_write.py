@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fx_passes.memory.alias_analysis import GIVEN
 from fx_passes.memory.view_users import views_of
 
 if TYPE_CHECKING:
@@ -12,9 +13,6 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from fx_passes.memory.effect import EffectTable
-
-
-_GIVEN = frozenset({"placeholder", "get_attr"})
 
 
 def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
@@ -29,7 +27,7 @@ def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
     for value in _sharing(writer, effects):
         if value in handed_on:
             continue
-        if value.op in _GIVEN or effects.of(value).barrier:
+        if value.op in GIVEN or effects.of(value).barrier:
             return value
         for user in value.users:
             if user is not writer and not user < writer:

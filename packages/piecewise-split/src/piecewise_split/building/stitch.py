@@ -7,6 +7,7 @@ closure, so no module is called and no attribute is looked up while the function
 from __future__ import annotations
 
 import hashlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from piecewise_split.building.flat_source import FACTORY_NAME, FlatSource
@@ -32,16 +33,6 @@ class StitchedFunction(Protocol):
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         """Run all pieces in order and return the graph's output."""
-
-
-class _SourceLoader:
-    """Provides the source to the traceback module through a frame's ``__loader__``."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def get_source(self, _name: str) -> str:
-        return self._source
 
 
 def run_uncompiled(piece: Piece) -> Callable[..., object]:
@@ -83,10 +74,10 @@ def stitch(
     flat = FlatSource(split_graph)
     digest = hashlib.sha256(flat.text.encode()).hexdigest()[:16]
     name = f"piecewise_split_stitched_{digest}"
-    namespace: dict[str, object] = {
-        "__name__": name,
-        "__loader__": _SourceLoader(flat.text),
-    }
+    source = flat.text
+    # Through `__loader__` the traceback module finds the source.
+    loader = SimpleNamespace(get_source=lambda _name: source)
+    namespace: dict[str, object] = {"__name__": name, "__loader__": loader}
     # Only names that were checked to be identifiers, and reprs of literals, enter the source.
     exec(compile(flat.text, f"{name}.py", "exec"), namespace)  # noqa: S102
     factory = cast("Callable[..., StitchedFunction]", namespace[FACTORY_NAME])

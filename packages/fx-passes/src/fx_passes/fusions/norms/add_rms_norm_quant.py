@@ -45,7 +45,7 @@ def _quantized_twice(
 
 
 def _check(match: Match) -> NoMatch | None:
-    return static_quant_problem(match) or quantize_problem(match, "x")
+    return static_quant_problem(match) or quantize_problem(match)
 
 
 def static_quant_problem(match: Match) -> NoMatch | None:
