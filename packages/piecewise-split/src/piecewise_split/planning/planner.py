@@ -92,7 +92,7 @@ def _assign(graph: AnalysedGraph, points: SplitPoints) -> list[PieceNodes]:
     pieces: list[PieceNodes] = []
     piece_of: dict[torch.fx.Node, PieceNodes] = {}
     previous_splits = False
-    last_split: torch.fx.Node | None = None
+    after = CutReason(kind="graph start")
     for node in graph.body:
         producer = _unpacked_producer(node)
         if producer is not None and producer in piece_of:
@@ -105,20 +105,13 @@ def _assign(graph: AnalysedGraph, points: SplitPoints) -> list[PieceNodes]:
             if not previous_splits:
                 reason = CutReason(kind="splitting op", operator=name, node=node.name)
                 pieces.append(PieceNodes(reason=reason, is_splitting=True))
-            last_split = node
+            after = CutReason(kind="after splitting op", operator=name, node=node.name)
         elif not pieces or pieces[-1].is_splitting:
-            reason = _reason_after(last_split, points)
-            pieces.append(PieceNodes(reason=reason, is_splitting=False))
+            pieces.append(PieceNodes(reason=after, is_splitting=False))
         previous_splits = name is not None
         piece_of[node] = pieces[-1]
         pieces[-1].nodes.append(node)
     return pieces
-
-
-def _reason_after(node: torch.fx.Node | None, points: SplitPoints) -> CutReason:
-    if node is None:
-        return CutReason(kind="graph start")
-    return CutReason(kind="after splitting op", operator=points.operators[node], node=node.name)
 
 
 def _unpacked_producer(node: torch.fx.Node) -> torch.fx.Node | None:
