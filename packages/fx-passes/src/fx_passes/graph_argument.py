@@ -28,9 +28,6 @@ def nodes_in(argument: object) -> Iterator[Node]:
 def value_of(argument: object) -> object:
     """Return the value of an argument.
 
-    Args:
-        argument: A node, a literal, or a nest of both.
-
     Returns:
         For a node its fake value (`meta["val"]`, else Dynamo's `meta["example_value"]`), or None
         if it has neither; for a list or tuple the values of its elements; for anything else the

@@ -96,12 +96,7 @@ class PassSelection:
         )
 
     def applies_to(self, name: str, tokens: TokenRange | None) -> bool:
-        """Return whether a pass or rule runs.
-
-        Args:
-            name: Its name.
-            tokens: What the graph is compiled for; None if that is not known.
-        """
+        """Return whether a pass or rule runs on graphs of some sizes; None if those are unknown."""
         if not self.enabled or name in self.disabled:
             return False
         wanted = [each for known, each in self.ranges if known == name]

@@ -42,12 +42,7 @@ class PassObserver(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineResult:
-    """The result of a run.
-
-    Attributes:
-        modified: Whether the graph changed.
-        report: The report of each pass.
-    """
+    """The result of a run."""
 
     modified: bool
     report: Report

@@ -151,12 +151,8 @@ def trace_artifact(name: str, text: Callable[[], str]) -> None:
     """Leave a text in the structured trace of torch, beside those of the compilation at hand.
 
     `torch._logging.trace_structured`, torch 2.10 to 2.14: what `TORCH_TRACE` switches on and
-    tlparse shows; there is no public name.
-
-    Args:
-        name: Of the text.
-        text: Makes it; called only where somebody traces, and at the first event of a process,
-            after which torch's handler takes itself away.
+    tlparse shows; there is no public name. `text` is called only where somebody traces, and at the
+    first event of a process, after which torch's handler takes itself away.
     """
     torch._logging.trace_structured(  # type: ignore[attr-defined]  # not in its __all__
         "artifact",
@@ -171,10 +167,7 @@ def aot_autograd(**compilers: Any) -> Callable[..., Any]:
     """Return AOTAutograd as a backend of torch.compile.
 
     `torch._dynamo.backends.common.aot_autograd`, torch 2.10 to 2.14: how torch's own backends are
-    made; there is no public name.
-
-    Args:
-        compilers: What compiles the graphs, and how they are made, by torch's own names.
+    made, with its parameters; there is no public name.
     """
     # It takes seconds to import, and rules do without.
     from torch._dynamo.backends.common import aot_autograd as make_backend  # noqa: PLC0415

@@ -31,11 +31,10 @@ def parse_operator_name(operator: str | OpOverload | OpOverloadPacket) -> str:
     text = operator if isinstance(operator, str) else str(operator)
     match = _QUALIFIED.fullmatch(text) or _DOTTED.fullmatch(text)
     if match is None:
-        msg = (
+        raise SplittingOpError(
             f"Reading the name of a splitting op: {operator!r} is not an operator name; expected "
             f"'ns::op' or 'ns::op.overload', for example 'aten::mm' or 'aten::add.Tensor'."
         )
-        raise SplittingOpError(msg)
     namespace, name, overload = match.groups()
     return f"{namespace}::{name}" + (f".{overload}" if overload else "")
 
@@ -82,10 +81,9 @@ def answers_to(operator: OpOverload | OpOverloadPacket, name: str) -> bool:
         return parse_operator_name(operator) == name
     overloads: list[str] = operator.overloads()  # type: ignore[no-untyped-call]
     if overload in overloads and len(overloads) > 1:
-        msg = (
+        raise SplittingOpError(
             f"Looking for splitting op {name!r}: the graph calls {packet!r} without naming an "
             f"overload and it has {len(overloads)} ({', '.join(overloads)}), so the overload is "
             f"not known before the call. Use {packet!r}, or split a graph at ATen level."
         )
-        raise SplittingOpError(msg)
     return overload in overloads

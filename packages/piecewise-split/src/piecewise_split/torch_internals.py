@@ -19,21 +19,31 @@ from torch.fx.graph import CodeGen
 from torch.fx.node import _get_qualified_name as qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = [
+    "MODE_ENTERS",
+    "MODE_EXITS",
+    "SET_GRAD_ENABLED",
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
     "consists_of_others",
     "mark_dynamic",
-    "mode_enters",
-    "mode_exits",
     "qualified_name",
     "returned_types",
-    "set_grad_mode",
     "special_calling_convention",
 ]
+
+# torch 2.10 to 2.14: private functions that graphs of Dynamo call to change the grad mode, and to
+# enter and leave autocast and inference mode.
+SET_GRAD_ENABLED: object = torch._C._set_grad_enabled
+MODE_ENTERS: frozenset[object] = frozenset(
+    {torch.amp.autocast_mode._enter_autocast, torch.autograd.grad_mode._enter_inference_mode}
+)
+MODE_EXITS: frozenset[object] = frozenset(
+    {torch.amp.autocast_mode._exit_autocast, torch.autograd.grad_mode._exit_inference_mode}
+)
 
 
 def returned_types(operator: OpOverload) -> Sequence[torch.JitType]:
@@ -74,37 +84,6 @@ def special_calling_convention(graph: torch.fx.Graph) -> str | None:
     """
     codegen = graph._codegen
     return None if type(codegen) is CodeGen else type(codegen).__name__
-
-
-def set_grad_mode() -> Callable[[bool], None]:
-    """Return the function that Dynamo inserts into graphs to change the grad mode.
-
-    `torch._C._set_grad_enabled`, torch 2.10 to 2.14: graphs call this private function.
-    """
-    return torch._C._set_grad_enabled
-
-
-def mode_enters() -> frozenset[object]:
-    """Return the functions that Dynamo inserts into graphs to enter autocast and inference mode.
-
-    torch 2.10 to 2.14: graphs call these private functions.
-    """
-    return frozenset(
-        {
-            torch.amp.autocast_mode._enter_autocast,
-            torch.autograd.grad_mode._enter_inference_mode,
-        }
-    )
-
-
-def mode_exits() -> frozenset[object]:
-    """Return the functions that leave the modes entered by `mode_enters`; torch 2.10 to 2.14."""
-    return frozenset(
-        {
-            torch.amp.autocast_mode._exit_autocast,
-            torch.autograd.grad_mode._exit_inference_mode,
-        }
-    )
 
 
 def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:

@@ -12,10 +12,5 @@ if TYPE_CHECKING:
 
 
 def open_lane(device: NpuDevice, options: Options) -> UpdateLane:
-    """Return a lane, which the caller owns.
-
-    Args:
-        device: Of the model runner.
-        options: The value of the key.
-    """
+    """Return a lane, which the caller owns."""
     return UpdateLane(device, updater=options.updater, native_folder=options.native_folder)

@@ -9,11 +9,7 @@ if TYPE_CHECKING:
 
 
 class ReleasedEntries(dict[Any, Any]):
-    """Entries that the engine clears when it goes to sleep; this also releases ours.
-
-    Args:
-        release: Called then.
-    """
+    """Entries that the engine clears when it goes to sleep; this also releases ours."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         super().__init__()

@@ -122,16 +122,8 @@ def _rewrite_chunk_residual(match: Match, build: GraphBuilder) -> dict[str, Node
 def collective_rules(
     process_groups: Mapping[str, str], *, whole_residuals: bool
 ) -> tuple[Rule, ...]:
-    """Return the rules for collectives, and for tensors that are chunked depending on them.
-
-    Args:
-        process_groups: See `vllm_ascend_dialect`.
-        whole_residuals: See `vllm_ascend_dialect`.
-    """
+    """Return the rules for collectives, and for tensors that are chunked depending on them."""
     groups = dict(process_groups)
-    reduce = ("vllm::all_reduce", ALL_REDUCE, WAIT)
-    named = partial(_group_problem, process_groups=groups)
-    reduced = partial(_rewrite_all_reduce, process_groups=groups)
     return (
         Rule(
             name="vllm_ascend_chunk_residual",
@@ -149,21 +141,19 @@ def collective_rules(
             operators=("vllm::all_gather", "vllm::sequence_parallel_chunk_impl"),
             shares_memory=True,
         ),
-        Rule(
-            name="vllm_ascend_gemm_all_reduce",
-            patterns=(_gemm,),
-            check=named,
-            rewrite=reduced,
-            operators=("vllm::unquantized_gemm", *reduce),
-            numerics="rounding",
-        ),
-        Rule(
-            name="vllm_ascend_all_reduce",
-            patterns=(_all_reduce,),
-            check=named,
-            rewrite=reduced,
-            operators=reduce,
-            numerics="rounding",
+        *(
+            Rule(
+                name=f"vllm_ascend_{name}",
+                patterns=(pattern,),
+                check=partial(_group_problem, process_groups=groups),
+                rewrite=partial(_rewrite_all_reduce, process_groups=groups),
+                operators=(*gemm, "vllm::all_reduce", ALL_REDUCE, WAIT),
+                numerics="rounding",
+            )
+            for name, pattern, gemm in (
+                ("gemm_all_reduce", _gemm, ("vllm::unquantized_gemm",)),
+                ("all_reduce", _all_reduce, ()),
+            )
         ),
         Rule(
             name="vllm_ascend_all_gather",

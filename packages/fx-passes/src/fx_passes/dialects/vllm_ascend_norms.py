@@ -9,7 +9,7 @@ the same bits before it, where the norm can be fused with them and there is less
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -107,39 +107,37 @@ class _Ending:
         return Rule(
             name=f"vllm_ascend_{name}_{self.name}",
             patterns=patterns,
-            check=partial(_check, check=self.check),
-            rewrite=partial(_rewrite, kernel=self.kernel, results=self.results),
+            check=self._problem,
+            rewrite=self._rewrite,
             operators=(norm, GATHER, *self.operators),
             numerics="rounding",
         )
 
+    def _problem(self, match: Match) -> NoMatch | None:
+        if "gather" in match.bound and match.tensor("x").dim() < 2:
+            return NoMatch("`x` has 1 dimension, along which it is gathered and quantised")
+        return self.check(match)
 
-def _check(match: Match, *, check: Check) -> NoMatch | None:
-    if "gather" in match.bound and match.tensor("x").dim() < 2:
-        return NoMatch("`x` has 1 dimension, along which it is gathered and quantised")
-    return check(match)
-
-
-def _rewrite(
-    match: Match, build: GraphBuilder, *, kernel: Callable[..., Node], results: Mapping[str, int]
-) -> dict[str, Node]:
-    """Build a kernel, and the gathering of its results if the match gathers."""
-    bound, rows = match.bound, match.tensor("x").shape[0]
-    if "quant" in match.labels:
-        values = match.results("quant")
-    else:
-        values = tuple(match.tensor(name) for name in ("quantized", "second") if name in results)
-    # On this side of the gathering there are as many rows as in `x`.
-    shards = [value.new_empty((rows, *value.shape[1:])) for value in values]
-    fused = kernel(match, build, *shards)
-    moved = dict(zip((name for name in results if name != "total"), values, strict=True))
-    replaced = {}
-    for name in (name for name in results if name in match.needed):
-        node = build.element(fused, results[name])
-        if "gather" in bound and name in moved:
-            node = build.call(GATHER, node, bound["gather"], bound["experts"], val=moved[name])
-        replaced[name] = node
-    return replaced
+    def _rewrite(self, match: Match, build: GraphBuilder) -> dict[str, Node]:
+        """Build the kernel, and the gathering of its results if the match gathers."""
+        bound, rows, results = match.bound, match.tensor("x").shape[0], self.results
+        if "quant" in match.labels:
+            values = match.results("quant")
+        else:
+            values = tuple(
+                match.tensor(each) for each in ("quantized", "second") if each in results
+            )
+        # On this side of the gathering there are as many rows as in `x`.
+        shards = [value.new_empty((rows, *value.shape[1:])) for value in values]
+        fused = self.kernel(match, build, *shards)
+        moved = dict(zip((name for name in results if name != "total"), values, strict=True))
+        replaced = {}
+        for name in (name for name in results if name in match.needed):
+            node = build.element(fused, results[name])
+            if "gather" in bound and name in moved:
+                node = build.call(GATHER, node, bound["gather"], bound["experts"], val=moved[name])
+            replaced[name] = node
+        return replaced
 
 
 def _norm(
@@ -188,13 +186,11 @@ _STATIC = _Ending(
     results=MappingProxyType({"quantized": 0, "total": 2}),
     operators=("vllm::quantize", "npu::npu_add_rms_norm_quant"),
 )
-_TWO_STATIC = _Ending(
+_TWO_STATIC = replace(
+    _STATIC,
     name="two_quantize",
     closing=_two_static,
-    check=static_quant_problem,
-    kernel=build_static_quant,
     results=MappingProxyType({"quantized": 0, "second": 1, "total": 2}),
-    operators=_STATIC.operators,
 )
 _DYNAMIC = _Ending(
     name="dynamic_quant",
@@ -212,13 +208,8 @@ _MX = _Ending(
     results=MappingProxyType({"quantized": 0, "scale": 2, "total": 1}),
     operators=(MX_QUANTIZE, ADD_KERNEL),
 )
-_FIRST_MX = _Ending(
-    name="mx_quant",
-    closing=mx_quantized,
-    check=norm_mx_problem,
-    kernel=build_norm_mx,
-    results=MappingProxyType({"quantized": 0, "scale": 1}),
-    operators=(MX_QUANTIZE, KERNEL),
+_FIRST_MX = replace(
+    _MX, results=MappingProxyType({"quantized": 0, "scale": 1}), operators=(MX_QUANTIZE, KERNEL)
 )
 
 

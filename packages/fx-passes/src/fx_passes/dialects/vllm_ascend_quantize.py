@@ -5,24 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fx_passes.dialects.vllm_ascend_norms import GATHER, gathered, quantized
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import combine, given
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
 _QUANTIZE = "vllm::quantize"
 _QINT8 = 12
-
-
-def _given(x: Tensor) -> Linked:
-    return x, {}
 
 
 def _check_gathered(match: Match) -> NoMatch | None:
@@ -51,14 +45,14 @@ def quantize_rules() -> tuple[Rule, ...]:
     return (
         Rule(
             name="vllm_ascend_gathered_quantize",
-            patterns=(combine(_given, gathered, quantized),),
+            patterns=(combine(given, gathered, quantized),),
             check=_check_gathered,
             rewrite=_rewrite_gathered,
             operators=(_QUANTIZE, GATHER),
         ),
         Rule(
             name="vllm_ascend_quantize",
-            patterns=(combine(_given, quantized),),
+            patterns=(combine(given, quantized),),
             rewrite=_rewrite_quantize,
             operators=(_QUANTIZE, "npu::npu_quantize"),
         ),

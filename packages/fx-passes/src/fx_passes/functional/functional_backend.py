@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import PipelineError
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from fx_passes.pipeline import Pipeline
-
-
-def _forward(graph_module: GraphModule) -> Callable[..., object]:
-    return graph_module.forward
 
 
 class FunctionalBackend:
@@ -47,7 +44,7 @@ class FunctionalBackend:
         self,
         pipeline: Pipeline,
         *,
-        compile_graph: Callable[[GraphModule], Callable[..., object]] = _forward,
+        compile_graph: Callable[[GraphModule], Callable[..., object]] = attrgetter("forward"),
     ) -> None:
         self.pipeline = pipeline
         self.results: list[PipelineResult] = []

@@ -89,11 +89,7 @@ class MutableCall:
         return max(1, len(schema_of(self.overload).returns))
 
     def write(self, graph: Graph, memory: Sequence[Node]) -> tuple[Node, ...]:
-        """Put the call of the operator itself in place of the functional one.
-
-        Args:
-            graph: The graph of the node.
-            memory: For each base the node whose memory is written.
+        """Put the call of the operator itself, which writes `memory`, in place of this one.
 
         Returns:
             The new nodes: those that the call needs, and the call, which is last. The old call is

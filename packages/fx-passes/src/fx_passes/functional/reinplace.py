@@ -220,14 +220,7 @@ class _Reinplacer:
     def _problem(
         self, node: Node, new: Node | None, base: Node, others: Iterable[Node]
     ) -> str | None:
-        """Return why a node may not write its new value over the memory of `base`, or None.
-
-        Args:
-            node: The node that computes the new value.
-            new: What shows the new value; None if nobody uses it.
-            base: The old value.
-            others: What else the node reads.
-        """
+        """Return why a node may not write its new value over the old one, `base`, or None."""
         root = self._map.root(base)
         problem = self._problem_of_memory(base, root)
         if problem is not None:

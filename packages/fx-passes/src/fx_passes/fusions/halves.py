@@ -61,12 +61,7 @@ HALVES: tuple[Link, ...] = (_chunked, _split, _split_in_sizes, _sliced)
 
 
 def slices_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
-    """Return why slices of a match, if it has any, are not the halves or neighbours they should be.
-
-    Args:
-        bound: What the parameters of the match stand for.
-        size: The size of the dimension.
-    """
+    """Return why slices of a match, if any, are not the halves or neighbours they should be."""
     if "next_start" in bound:
         names, step = ("start", "end", "next_start", "next_end"), ":2"
         parts, expected = "even and the odd elements", [[0, size, 1, size], [0, size - 1, 1, size]]

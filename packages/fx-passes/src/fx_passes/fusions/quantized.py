@@ -65,14 +65,9 @@ def dynamic_dtype_problem(match: Match) -> NoMatch | None:
     return NoMatch(f"quantisation to {dtype}; the kernel gives int8")
 
 
-def quantize_problem(match: Match, values: str) -> NoMatch | None:
-    """Return why an `npu_quantize` with bound `dtype`, `axis` and `div_mode` is not fused.
-
-    Args:
-        match: The match.
-        values: Name of a tensor of as many dimensions as the one that is quantised.
-    """
-    rank, bound = match.tensor(values).dim(), match.bound
+def quantize_problem(match: Match) -> NoMatch | None:
+    """Return why an `npu_quantize` of `x`, or of its norm, is not fused."""
+    rank, bound = match.tensor("x").dim(), match.bound
     if bound["dtype"] not in _INT8:
         return NoMatch(f"quantisation to {bound['dtype']}; the kernel gives int8")
     if bound["axis"] not in {-1, rank - 1}:
@@ -101,11 +96,6 @@ def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> No
 
     `ShareEqualCallsPass` leaves one such node per scale, and `FoldConstantsPass` none if
     the scale is a constant of the module.
-
-    Args:
-        scale: The scale.
-        build: The builder of the rewrite.
-        dtype: Dtype in which the reciprocal is computed.
 
     Raises:
         RuleError: The scale has no fake value.

@@ -70,10 +70,6 @@ def holds_every_value(wide: torch.dtype, dtype: torch.dtype) -> bool:
     """Return whether a cast of any value of `dtype` to `wide` and back gives that value.
 
     NaN counts as one value. Nothing is known of dtypes that are packed, quantised or bits.
-
-    Args:
-        wide: The dtype between.
-        dtype: The dtype before and after.
     """
     if wide is dtype:
         return True

@@ -92,7 +92,13 @@ class _Foldable:
         folded: list[Node] = []
         for node in graph.nodes:
             used = set(nodes_in((node.args, node.kwargs)))
-            if used and used <= constant and _may_fold(node, aliases, effects):
+            if (
+                used
+                and used <= constant
+                and node.target in PREPARING_OPERATORS
+                and not escapes(node, effects)
+                and aliases.writer_between(node, None, (node,)) is None
+            ):
                 constant.add(node)
                 folded.append(node)
         # A view costs nothing, and kept it would go on showing memory that a weight has left.
@@ -164,12 +170,6 @@ def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
         if isinstance(holder, torch.Tensor) and real and not holder.is_meta:
             found[node] = holder
     return found
-
-
-def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
-    if node.target not in PREPARING_OPERATORS or escapes(node, effects):
-        return False
-    return aliases.writer_between(node, None, (node,)) is None
 
 
 def _computing(held: Iterable[Node], folded: Sequence[Node]) -> tuple[Node, ...]:

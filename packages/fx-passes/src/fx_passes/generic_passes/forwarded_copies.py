@@ -257,14 +257,11 @@ class _Forwarding:
 
     def _keeper(self, owner: Node, members: Sequence[Node]) -> str | None:
         """Return why memory that was not given to the graph may be known outside of it."""
-        target = owner.target
-        if owner.op != "call_function" or (
-            # One that returns what its library keeps need not declare it.
-            isinstance(target, OpOverload) and target.namespace != "aten"
-        ):
-            return f"it is not known whose memory `{owner.name}` is"
-        effect = self._effects.of(owner)
-        if effect.aliases or effect.writes or effect.barrier:
+        target, effect = owner.target, self._effects.of(owner)
+        # One that returns what its library keeps need not declare it.
+        foreign = isinstance(target, OpOverload) and target.namespace != "aten"
+        opaque = effect.aliases or effect.writes or effect.barrier
+        if owner.op != "call_function" or foreign or opaque:
             return f"it is not known whose memory `{owner.name}` is"
         for member in members:
             for user in member.users:

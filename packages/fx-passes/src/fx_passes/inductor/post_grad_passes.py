@@ -182,15 +182,10 @@ class PostGradPasses(CustomGraphPass):
     def __call__(  # type: ignore[override]  # the protocol returns nothing
         self, graph: Graph | GraphModule, example_inputs: object = None, config: object = None
     ) -> Graph | GraphModule:
-        """Run the passes in place.
+        """Run the passes in place, on a graph or its module, and return what was given.
 
-        Args:
-            graph: The graph, or its module. A module is recompiled if anything changed.
-            example_inputs: What npugraph_ex and torchair hand over as well; not read.
-            config: The same.
-
-        Returns:
-            What was given, as vLLM-Ascend's compiler expects it.
+        A module is recompiled if anything changed. Two arguments of npugraph_ex and torchair are
+        not read.
 
         Raises:
             FxPassesError: See `Pipeline.run`; the graph is as it was.
@@ -199,9 +194,10 @@ class PostGradPasses(CustomGraphPass):
         if isinstance(graph, GraphModule):
             module = graph
         else:
-            owner = graph.owning_module
+            owner: object = graph.owning_module
             # A module made for the time of the call reads the graph's attributes from its owner.
-            module = owner if isinstance(owner, GraphModule) else GraphModule(_root(owner), graph)
+            root = owner if isinstance(owner, torch.nn.Module) else torch.nn.Module()
+            module = root if isinstance(root, GraphModule) else GraphModule(root, graph)
         passes = tuple(_in_a_compiler(each, module is graph) for each in self.pipeline.passes)
         pipeline = self.selection.select(replace(self.pipeline, passes=passes), self._tokens())
         self.results.append(pipeline.run(module))
@@ -235,7 +231,3 @@ def _in_a_compiler(each: GraphPass, takes_module: bool) -> GraphPass:
     if isinstance(each, _ForeignPass):
         return replace(each, takes_module=takes_module)
     return replace(each, watches=False) if isinstance(each, FoldConstantsPass) else each
-
-
-def _root(owner: object) -> torch.nn.Module:
-    return owner if isinstance(owner, torch.nn.Module) else torch.nn.Module()

@@ -105,11 +105,6 @@ class ReplacementPattern:
     def read(cls, name: str, traced: TracedFunction, prefix: str) -> ReplacementPattern:
         """Read a pattern; changes the graph.
 
-        Args:
-            name: Name of the function, for messages.
-            traced: The trace.
-            prefix: Prefix of the names of parameters for sizes.
-
         Raises:
             PatternError: The graph writes memory, has parts that no output needs, or calls
                 something that is not an operator.

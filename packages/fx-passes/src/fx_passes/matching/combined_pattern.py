@@ -17,6 +17,11 @@ Link = Callable[..., Linked]
 """A part of a pattern."""
 
 
+def given(x: Tensor) -> Linked:
+    """Hand on a value as it is; a link where others call an operator."""
+    return x, {}
+
+
 def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:
     """Return the pattern of several links, one after the other.
 

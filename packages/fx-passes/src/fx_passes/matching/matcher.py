@@ -57,12 +57,6 @@ class Miss(NamedTuple):
 class Matcher:
     """Finds one pattern in one graph.
 
-    Args:
-        pattern: The pattern.
-        graph: The graph, in normal form.
-        signatures: Where signatures of operators are kept.
-        effects: What matches tell effects by; one of their own if left out.
-
     Attributes:
         absent: A call of the pattern whose operator does not occur in the graph, if there is one.
     """
@@ -116,12 +110,7 @@ class Matcher:
         return _explain(anchor, failure)
 
     def others(self, anchor: Node, refused: Match) -> Iterator[Match]:
-        """Yield the matches at a candidate that exchange operands of commutative operators.
-
-        Args:
-            anchor: The candidate.
-            refused: The match that `match` found there; it is not found again.
-        """
+        """Yield the matches at a candidate that exchange operands of commutative operators."""
         commutative = any(call.commutative for call in self._pattern.calls)
         if not commutative or self._search is None:
             return

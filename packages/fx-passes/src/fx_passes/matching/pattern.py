@@ -37,14 +37,9 @@ _LITERALS = MappingProxyType(
 
 
 def label(value: T, name: str) -> T:
-    """Name a value inside a pattern, so that a match can return its node.
+    """Name a value inside a pattern, so that a match can return its node; returns the value itself.
 
-    Args:
-        value: An intermediate value of the pattern.
-        name: The name, unique in the pattern.
-
-    Returns:
-        The value itself; on tensors the function does nothing.
+    Names are unique in a pattern. On tensors the function does nothing.
     """
     if isinstance(value, Proxy):
         value.node.meta[_LABEL] = name
@@ -95,12 +90,7 @@ class PatternCall(PatternNode):
 
 @dataclass(eq=False, slots=True)
 class PatternElement(PatternNode):
-    """One result of an operator that has several.
-
-    Attributes:
-        source: The call.
-        position: Which of its results.
-    """
+    """One result of an operator that has several."""
 
     source: PatternCall | None = None
     position: int = 0

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch.fx import Graph
 
 
-_GIVEN = frozenset({"placeholder", "get_attr"})
+GIVEN = frozenset({"placeholder", "get_attr"})
+"""What nodes of memory from outside of a graph are."""
 
 
 class AliasAnalysis:
@@ -31,10 +32,6 @@ class AliasAnalysis:
     are added and removed if you call `replace` and `forget`, and `forget_writes` for removed nodes
     that wrote. Overlaps of inputs and the groups of writes are computed when first needed: most
     rewrites are where nothing is written.
-
-    Args:
-        graph: The graph.
-        effects: Table of operators' effects; by default a new one.
     """
 
     def __init__(self, graph: Graph, effects: EffectTable | None = None) -> None:
@@ -57,7 +54,7 @@ class AliasAnalysis:
         # Where nothing is written it is of no account what overlaps. Until it is known, inputs
         # stand for themselves, so that no group that was asked for before changes by it.
         self._inputs_are_known = not self._writers
-        if any(node.op in _GIVEN for node in self._parents):
+        if any(node.op in GIVEN for node in self._parents):
             self._find_overlapping_inputs()
 
     def _find_overlapping_inputs(self) -> None:
@@ -100,7 +97,7 @@ class AliasAnalysis:
         parent = self._parents.get(node)
         if parent is None:
             if self._effects.fresh(node):
-                if self._inputs_are_known or node.op not in _GIVEN:
+                if self._inputs_are_known or node.op not in GIVEN:
                     return node
                 self._find_overlapping_inputs()
                 return self._parents.get(node, node)
@@ -186,11 +183,7 @@ class AliasAnalysis:
     ) -> Node | None:
         """Return a node that may write one of some values, or that nothing may cross.
 
-        Args:
-            first: Where the range begins (inclusive).
-            last: Where it ends (inclusive); None for the end of the graph.
-            values: The values.
-            ignored: Writers to ignore.
+        Both ends of the range are in it; without `last` it goes to the end of the graph.
         """
         if not self._writers:
             return None

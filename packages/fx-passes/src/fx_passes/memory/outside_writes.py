@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fx_passes.memory.alias_analysis import AliasAnalysis
+from fx_passes.memory.alias_analysis import GIVEN, AliasAnalysis
 from fx_passes.memory.effect import EffectTable
 from fx_passes.torch_internals import OpOverload
 
@@ -35,7 +35,7 @@ class OutsideWrites:
         if not any(effect.writes for _, effect in writers):
             return cls(surely=frozenset(), perhaps=frozenset())
         aliases = AliasAnalysis(graph, effects)
-        given = [node for node in graph.nodes if node.op in {"placeholder", "get_attr"}]
+        given = [node for node in graph.nodes if node.op in GIVEN]
 
         def written(*, declared: bool) -> frozenset[str]:
             groups = {
@@ -52,10 +52,6 @@ class OutsideWrites:
         """Return the writes that were added or removed; None if there are none.
 
         A call that may have written anything is not evidence.
-
-        Args:
-            after: The writes of the graph now.
-            needless: Writes that are no longer needed.
         """
         more = after.surely - self.surely - self.perhaps
         less = self.surely - after.surely - after.perhaps - set(needless)

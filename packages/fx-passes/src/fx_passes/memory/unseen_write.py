@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fx_passes.memory.alias_analysis import GIVEN
 from fx_passes.memory.view_users import views_of
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from fx_passes.memory.effect import EffectTable
 
 
-_GIVEN = frozenset({"placeholder", "get_attr"})
-
-
 def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
     """Return a node through which an operator's writes to its arguments may be visible, or None.
 
@@ -24,16 +22,12 @@ def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
     because only users of the writer's result know the memory. Otherwise the node is an input of the
     graph or a tensor of the module, the result of a call that may return others' memory, or
     a user of the memory after the writer, possibly a result of the graph.
-
-    Args:
-        writer: The node; it may also return what it writes.
-        effects: Reports what nodes write and what memory they share.
     """
     handed_on = {writer, *views_of(writer, effects)}
     for value in _sharing(writer, effects):
         if value in handed_on:
             continue
-        if value.op in _GIVEN or effects.of(value).barrier:
+        if value.op in GIVEN or effects.of(value).barrier:
             return value
         for user in value.users:
             if user is not writer and not user < writer:

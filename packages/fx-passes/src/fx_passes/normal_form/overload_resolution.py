@@ -43,13 +43,7 @@ def _accepts_scalar(kind: str, value: object) -> bool:
 
 
 def accepts(kind: str, value: object, *, broadcast: bool = False) -> bool:
-    """Return whether an argument of a schema accepts a value.
-
-    Args:
-        kind: The argument's type as printed in the schema.
-        value: A tensor, a symbolic number, a literal or a list of these.
-        broadcast: Whether a single number is accepted for a list.
-    """
+    """Return whether an argument of a schema accepts a value."""
     if kind.startswith("Optional["):
         return value is None or accepts(kind[9:-1], value, broadcast=broadcast)
     if kind.startswith("List["):
@@ -76,12 +70,6 @@ def resolve_overload(
     signatures: SignatureTable,
 ) -> OpOverload | None:
     """Return the overload of a packet that matches a call, or None if there is none.
-
-    Args:
-        packet: The operator with all its overloads, tried in the order of their registration.
-        args: Values of the positional arguments: tensors, symbolic numbers, literals.
-        kwargs: Values of the keyword arguments.
-        signatures: Cache of signatures.
 
     Overloads that write to an `out` argument are ignored, and those for TorchScript's own lists
     never match a tensor.

@@ -49,11 +49,6 @@ def _expanded(indices: Sequence[object], rank: int) -> list[object] | None:
 def views_of_index(rank: int, index: object) -> list[ViewCall] | None:
     """Return the views, applied one after the other, that are equivalent to an index.
 
-    Args:
-        rank: Number of dimensions of the indexed tensor.
-        index: The index from the graph: numbers, slices, `...`,
-            None and tuples of these.
-
     Returns:
         `(operator, arguments after the tensor)` of each view, or None if the index is not a view
         (a tensor, a list, a bool). An empty list means the tensor itself.

@@ -35,12 +35,7 @@ _NEAR = 6
 
 
 def why_left(kind: SiteKind, node: Node) -> str:
-    """Return why the rules for a kind of place do not match this one.
-
-    Args:
-        kind: The kind of the place.
-        node: The node that marks it; see `find_sites`.
-    """
+    """Return why the rules for a kind of place do not match this one."""
     explained = _EXPLANATIONS[kind](node) if kind in _EXPLANATIONS else iter(())
     found = next(explained, f"no rule knows this spelling of {kind} by {_called(node)}")
     return f"{found}; known is {_EXPECTED[kind]}"

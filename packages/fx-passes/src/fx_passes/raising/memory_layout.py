@@ -27,10 +27,6 @@ def layout_problem(match: Match, output: str) -> NoMatch | None:
     Elementwise operators keep the order of dimensions in memory that their input has; fused
     kernels write contiguous memory. A `view` of the result, also through other views or through
     elementwise operators, may be legal for one and not for the other.
-
-    Args:
-        match: The match.
-        output: Name of the output that the new operator would return contiguous.
     """
     value, node = match.value(output), match.outputs.get(output)
     if node is None or (isinstance(value, torch.Tensor) and is_dense(value)):

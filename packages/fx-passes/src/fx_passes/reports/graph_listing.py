@@ -29,11 +29,7 @@ class ListedNode:
 
 
 class GraphListing:
-    """The nodes of a graph at one time, by name and in order; some 10 microseconds a node.
-
-    Attributes:
-        nodes: For each name its node.
-    """
+    """The nodes of a graph at one time, by name and in order; some 10 microseconds a node."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.name: _listed(node) for node in graph.nodes}
@@ -44,9 +40,6 @@ class GraphListing:
 
     def part(self, names: set[str]) -> list[tuple[str, bool]]:
         """Return the lines of some nodes and of their inputs, in the graph's order.
-
-        Args:
-            names: Names of the nodes; unknown ones are ignored.
 
         Returns:
             For each line its text, and whether it is one of these nodes.

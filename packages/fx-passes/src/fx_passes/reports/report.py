@@ -101,11 +101,7 @@ class PassReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a pipeline did, pass by pass in the order they ran.
-
-    Attributes:
-        passes: One report for each run of a pass.
-    """
+    """What a pipeline did, pass by pass in the order they ran."""
 
     passes: tuple[PassReport, ...]
 

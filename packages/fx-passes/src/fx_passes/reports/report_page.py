@@ -36,14 +36,7 @@ summary { cursor: pointer; padding: .2rem 0; } code { font-size: 13px; }
 
 @dataclass(frozen=True, kw_only=True)
 class PageStep:
-    """One run of a pass.
-
-    Attributes:
-        graph: Number of the graph, from 1.
-        report: What the pass said.
-        before: The graph before the pass.
-        after: The graph after it.
-    """
+    """One run of a pass on a graph; graphs are numbered from 1."""
 
     graph: int
     report: PassReport

@@ -46,12 +46,6 @@ def place(
     the match is used outside or is an input as well, the nodes are on several streams or in several
     scopes, a value involved is written meanwhile, an input depends on an output, a node of the
     match writes what its operator does not declare and somebody would miss it.
-
-    Args:
-        match: The match.
-        aliases: What shares memory in the graph.
-        shares_memory: Whether the new nodes may share memory with an input; then nothing may write
-            either of them later.
     """
     removed = set(match.nodes)
     problem = _escaping_value(match, removed) or _scope_difference(match)

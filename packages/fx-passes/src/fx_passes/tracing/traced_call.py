@@ -235,7 +235,7 @@ def _refuse_unseen_writes(graph: Graph, name: str, effects: EffectTable) -> None
         ):
             continue
         user = _first_use(node, effects)
-        if user is not None and not _writes(user, node, effects):
+        if user is not None and node not in map(effects.owner, effects.of(user).writes):
             raise _unseen(name, f"{node.name} is read by {user.name} and was never written")
     written = {
         effects.owner(each)
@@ -253,10 +253,6 @@ def _first_use(node: Node, effects: EffectTable) -> Node | None:
     """Return the first node that reads or writes some memory, and does not just show it."""
     users = [user for each in (node, *views_of(node, effects)) for user in each.users]
     return min((user for user in users if not effects.only_shows(user)), default=None)
-
-
-def _writes(user: Node, node: Node, effects: EffectTable) -> bool:
-    return node in {effects.owner(each) for each in effects.of(user).writes}
 
 
 def _unseen(name: str, found: str) -> TraceError:

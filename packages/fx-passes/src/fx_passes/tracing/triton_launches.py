@@ -29,10 +29,8 @@ Triton for Ascend, 3.2.0, has them too.
 def note_triton_launches(noted: list[str]) -> Iterator[None]:
     """Watch Triton, if it is installed, for kernels that launch while a graph is traced.
 
-    A kernel that an operator launches is not among them: the operator is in the graph.
-
-    Args:
-        noted: Gets the name of each kernel, once.
+    The name of each is noted once. A kernel that an operator launches is not among them: the
+    operator is in the graph.
     """
     with ExitStack() as undo:
         # The call itself may be the first to import it.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from piecewise_split.building.split import SplitGraph
-    from piecewise_split.planning.size_reads import Dim, Value
+    from piecewise_split.planning.size_reads import Dim
     from piecewise_split.planning.split_plan import PlannedPiece
 
 FUNCTION_NAME = "stitched"
@@ -138,10 +138,7 @@ class FlatSource:
         return self._local(analysed.constants.get(node, node).name)
 
     def _dim(self, dim: Dim) -> str:
-        return str(dim) if isinstance(dim, int) else self._value(dim)
-
-    def _value(self, value: Value) -> str:
-        return self._local(value.name)
+        return str(dim) if isinstance(dim, int) else self._local(dim.name)
 
     def _render_tuple(self, value: tuple[object, ...]) -> str:
         items = [self._render(item) for item in value]

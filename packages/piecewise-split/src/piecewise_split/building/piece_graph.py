@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 def build_graph(analysed: AnalysedGraph, piece: PieceNodes) -> tuple[torch.fx.Graph, list[str]]:
     """Copy the nodes of a piece into a graph of their own.
 
-    Args:
-        analysed: The whole graph.
-        piece: The piece.
-
     Returns:
         The graph, whose placeholders are the piece's inputs and whose output is the tuple of its
         outputs, and the names of the modules and objects that it reads from its owner.

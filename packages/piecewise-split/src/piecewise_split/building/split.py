@@ -22,7 +22,10 @@ class Piece:
     """One piece of a split graph; pieces with equal structure share one graph.
 
     Attributes:
-        planned: Its entry in the plan: nodes, cut reason, side inputs.
+        planned: Its entry in the plan: nodes, cut reason, side inputs. What is used most of it is
+            here too: `index`, `name`, `label`, `is_splitting` and `structural_key`.
+        input_names: Names of its inputs in the whole graph, in order.
+        output_names: Names of its outputs in the whole graph, in order.
         graph: The piece's graph: its inputs in order, and a tuple of its outputs in order. Node
             names and metadata are those of the first piece with this structure. Copy it before you
             change it.
@@ -36,6 +39,13 @@ class Piece:
         first: Piece | None,
     ) -> None:
         self.planned = planned
+        self.index = planned.index
+        self.name = planned.name
+        self.label = planned.label
+        self.is_splitting = planned.is_splitting
+        self.input_names = planned.inputs
+        self.output_names = planned.outputs
+        self.structural_key = planned.structural_key
         self.graph = graph
         self._attachments = attachments
         self._first = first
@@ -46,41 +56,6 @@ class Piece:
         if self._first is not None:
             return self._first.graph_module
         return torch.fx.GraphModule(dict(self._attachments), self.graph, f"Piece{self.index}")
-
-    @property
-    def index(self) -> int:
-        """Position in the order of execution, from 0."""
-        return self.planned.index
-
-    @property
-    def name(self) -> str:
-        """``piece_<index>``."""
-        return self.planned.name
-
-    @property
-    def label(self) -> str:
-        """Its name and the modules that it computes, for messages."""
-        return self.planned.label
-
-    @property
-    def is_splitting(self) -> bool:
-        """Whether it runs splitting ops, which an engine keeps out of captures."""
-        return self.planned.is_splitting
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of its inputs in the whole graph, in order."""
-        return self.planned.inputs
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of its outputs in the whole graph, in order."""
-        return self.planned.outputs
-
-    @property
-    def structural_key(self) -> str:
-        """Equal for pieces with equal code; compile once for each key."""
-        return self.planned.structural_key
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,11 +87,10 @@ def split(plan: SplitPlan) -> SplitGraph:
     """
     analysed = plan.analysed
     if analysed is None:
-        msg = (
+        raise PlanError(
             f"Splitting a graph by a plan of {len(plan.pieces)} pieces: the plan is without its "
             f"graph, as one that was read from JSON. Make the plan with plan_split."
         )
-        raise PlanError(msg)
     pieces: list[Piece] = []
     for planned, nodes in zip(plan.pieces, analysed.pieces, strict=True):
         if planned.isomorphic_to < planned.index:

@@ -7,6 +7,7 @@ closure, so no module is called and no attribute is looked up while the function
 from __future__ import annotations
 
 import hashlib
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from piecewise_split.building.flat_source import FACTORY_NAME, FlatSource
@@ -34,22 +35,8 @@ class StitchedFunction(Protocol):
         """Run all pieces in order and return the graph's output."""
 
 
-class _SourceLoader:
-    """Provides the source to the traceback module through a frame's ``__loader__``."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def get_source(self, _name: str) -> str:
-        return self._source
-
-
 def run_uncompiled(piece: Piece) -> Callable[..., object]:
-    """Return the code of a piece unchanged, to be run by the Python interpreter.
-
-    Args:
-        piece: Any piece; its Python code is generated once for each structure.
-    """
+    """Return the code of a piece, generated once for each structure, to run as it is in Python."""
     return piece.graph_module.forward
 
 
@@ -77,21 +64,20 @@ def stitch(
     for piece in split_graph.pieces:
         callable_piece: object = compile_piece(piece)
         if not callable(callable_piece):
-            msg = (
+            raise TypeError(
                 f"Stitching {piece.name} ({piece.planned.kind}): compile_piece returned "
                 f"{type(callable_piece).__name__}, expected a callable that takes "
                 f"{len(piece.input_names)} argument(s) and returns a tuple of "
                 f"{len(piece.output_names)}. Return piece.graph_module.forward to run it as it is."
             )
-            raise TypeError(msg)
         compiled.append(callable_piece)
     flat = FlatSource(split_graph)
     digest = hashlib.sha256(flat.text.encode()).hexdigest()[:16]
     name = f"piecewise_split_stitched_{digest}"
-    namespace: dict[str, object] = {
-        "__name__": name,
-        "__loader__": _SourceLoader(flat.text),
-    }
+    source = flat.text
+    # Through `__loader__` the traceback module finds the source.
+    loader = SimpleNamespace(get_source=lambda _name: source)
+    namespace: dict[str, object] = {"__name__": name, "__loader__": loader}
     # Only names that were checked to be identifiers, and reprs of literals, enter the source.
     exec(compile(flat.text, f"{name}.py", "exec"), namespace)  # noqa: S102
     factory = cast("Callable[..., StitchedFunction]", namespace[FACTORY_NAME])

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 
 def explain_absence(graph: torch.fx.Graph, absent: tuple[str, ...]) -> str:
-    """Return the message for splitting ops that no node of a graph calls.
-
-    Args:
-        graph: The graph that was searched.
-        absent: Canonical names.
-    """
+    """Return the message for splitting ops that no node of a graph calls."""
     called = {operator for node in graph.nodes if (operator := called_operator(node)) is not None}
     reasons = "; ".join(f"{name!r} {_reason(graph, name, called)}" for name in absent)
     return (
@@ -77,11 +72,6 @@ def _reason(graph: torch.fx.Graph, name: str, called: set[OpOverload | OpOverloa
     return f"occurs nowhere in it; correct the name{hint}"
 
 
-def _base_name(name: str) -> str:
-    """Return the part of a canonical name that Python functions are called by."""
-    return name.partition("::")[2].partition(".")[0]
-
-
 def _is_python(node: torch.fx.Node) -> bool:
     """Return whether a node calls a Python function or method."""
     return node.op in {"call_function", "call_method"} and not isinstance(
@@ -93,8 +83,8 @@ def _is_spelt_otherwise(node: torch.fx.Node, name: str) -> bool:
     """Return whether a node calls a Python function or method equivalent to an operator."""
     if not name.startswith("aten::") or not _is_python(node):
         return False
-    own = _function_name(node).rpartition(".")[2]
-    return own.strip("_") == _base_name(name).strip("_")
+    own, called = _function_name(node).rpartition(".")[2], name.partition("::")[2].partition(".")[0]
+    return own.strip("_") == called.strip("_")
 
 
 def _function_name(node: torch.fx.Node) -> str:

@@ -105,11 +105,7 @@ class AnalysedGraph:
         return self.sizes.reads.get(node) or (node,)
 
     def trace_values(self, side_inputs: Mapping[int, Sequence[Value]]) -> None:
-        """Set the inputs and outputs of every piece, in time linear in the graph.
-
-        Args:
-            side_inputs: Maps the index of a piece to values that it receives in addition.
-        """
+        """Set the inputs and outputs of every piece, in time linear in the graph."""
         owner: dict[Value, int] = {
             value: index
             for index, piece in enumerate(self.pieces)

@@ -92,7 +92,7 @@ def _assign(graph: AnalysedGraph, points: SplitPoints) -> list[PieceNodes]:
     pieces: list[PieceNodes] = []
     piece_of: dict[torch.fx.Node, PieceNodes] = {}
     previous_splits = False
-    last_split: torch.fx.Node | None = None
+    after = CutReason(kind="graph start")
     for node in graph.body:
         producer = _unpacked_producer(node)
         if producer is not None and producer in piece_of:
@@ -105,20 +105,13 @@ def _assign(graph: AnalysedGraph, points: SplitPoints) -> list[PieceNodes]:
             if not previous_splits:
                 reason = CutReason(kind="splitting op", operator=name, node=node.name)
                 pieces.append(PieceNodes(reason=reason, is_splitting=True))
-            last_split = node
+            after = CutReason(kind="after splitting op", operator=name, node=node.name)
         elif not pieces or pieces[-1].is_splitting:
-            reason = _reason_after(last_split, points)
-            pieces.append(PieceNodes(reason=reason, is_splitting=False))
+            pieces.append(PieceNodes(reason=after, is_splitting=False))
         previous_splits = name is not None
         piece_of[node] = pieces[-1]
         pieces[-1].nodes.append(node)
     return pieces
-
-
-def _reason_after(node: torch.fx.Node | None, points: SplitPoints) -> CutReason:
-    if node is None:
-        return CutReason(kind="graph start")
-    return CutReason(kind="after splitting op", operator=points.operators[node], node=node.name)
 
 
 def _unpacked_producer(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -192,13 +185,12 @@ def _check_sizes(graph: AnalysedGraph) -> None:
     crossing = {value for piece in graph.pieces for value in piece.inputs}
     for node in graph.sizes.opaque:
         if node in crossing:
-            msg = (
+            raise UnsupportedGraphError(
                 f"Splitting a graph: {node.name!r} reads the whole size of "
                 f"{node.args[0]!s} and is used in another piece, and neither node has metadata "
                 f"('val' or 'example_value'), so the size cannot be taken apart. Propagate fake "
                 f"tensors through the graph first, or read single dimensions."
             )
-            raise UnsupportedGraphError(msg)
 
 
 def _planned(

@@ -66,18 +66,16 @@ def _check_available(
     name: str, key: str, values: Mapping[str, Value], owner: Mapping[str, int], index: int
 ) -> None:
     if name not in values:
-        msg = (
+        raise SplittingOpError(
             f"Declaring side input {name!r} for {key!r}: the graph has no such "
             f"value{_near(name, values)}."
         )
-        raise SplittingOpError(msg)
     if owner.get(name, -1) >= index:
-        msg = (
+        raise SplittingOpError(
             f"Declaring side input {name!r} for {key!r}: piece {owner[name]} makes it, piece "
             f"{index} would need it before or while it runs. Only values made before the piece "
             f"can be passed to it."
         )
-        raise SplittingOpError(msg)
 
 
 def _pieces_of(
@@ -96,11 +94,10 @@ def _pieces_of(
         ]
     if not nodes:
         known = {*points.operators.values(), *(node.name for node in points.operators)}
-        msg = (
+        raise SplittingOpError(
             f"Declaring side inputs for {key!r}: it is neither a splitting op that the graph "
             f"calls nor the name of a node that calls one{_near(key, known)}."
         )
-        raise SplittingOpError(msg)
     return dict.fromkeys(piece_of[node] for node in nodes)
 
 

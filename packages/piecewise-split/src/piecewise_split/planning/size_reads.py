@@ -40,6 +40,17 @@ Value: TypeAlias = torch.fx.Node | SizeRead
 
 Dim: TypeAlias = int | SizeRead | torch.fx.Node
 
+_SIZE_TARGETS = frozenset(
+    {
+        torch.ops.aten.sym_size,
+        torch.ops.aten.sym_size.default,
+        torch.ops.aten.size,
+        torch.ops.aten.size.default,
+        torch.Tensor.size,
+        getattr,
+    }
+)
+
 
 def node_value(node: torch.fx.Node) -> object:
     """Return the value of a node according to its metadata (``val``, else ``example_value``)."""
@@ -64,8 +75,7 @@ class SizeTable:
         self.reads: dict[torch.fx.Node, list[SizeRead]] = {}
         self.opaque: list[torch.fx.Node] = []
         self.size_objects: set[torch.fx.Node] = set()
-        targets = _size_targets()
-        size_nodes = [node for node in graph.nodes if _reads_whole_size(node, targets)]
+        size_nodes = [node for node in graph.nodes if _reads_whole_size(node)]
         if size_nodes:
             names = {node.name for node in graph.nodes}
             symbols = _symbol_placeholders(graph)
@@ -150,11 +160,11 @@ class SizeTable:
                 self.reads[node] = kept
 
 
-def _reads_whole_size(node: torch.fx.Node, targets: frozenset[object]) -> bool:
+def _reads_whole_size(node: torch.fx.Node) -> bool:
     op, target = node.op, node.target
     if op == "call_method":
         found = target == "size" and len(node.args) == 1 and not node.kwargs
-    elif op == "call_function" and target in targets:
+    elif op == "call_function" and target in _SIZE_TARGETS:
         if target is getattr:
             found = bool(node.args[1] == "shape")
         else:
@@ -162,20 +172,6 @@ def _reads_whole_size(node: torch.fx.Node, targets: frozenset[object]) -> bool:
     else:
         found = False
     return found and isinstance(node.args[0], torch.fx.Node)
-
-
-def _size_targets() -> frozenset[object]:
-    aten = torch.ops.aten
-    return frozenset(
-        {
-            aten.sym_size,
-            aten.sym_size.default,
-            aten.size,
-            aten.size.default,
-            torch.Tensor.size,
-            getattr,
-        }
-    )
 
 
 def _symbol_placeholders(graph: torch.fx.Graph) -> dict[object, torch.fx.Node]:

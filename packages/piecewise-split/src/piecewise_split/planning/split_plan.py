@@ -163,11 +163,10 @@ class SplitPlan:
         try:
             return _read_plan(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
-            msg = (
+            raise PlanError(
                 f"Reading a split plan from JSON: {error!r}. Expected the text of "
                 f"SplitPlan.to_json of the same version."
-            )
-            raise PlanError(msg) from error
+            ) from error
 
 
 def _num_distinct(pieces: Iterable[PlannedPiece]) -> int:
@@ -180,8 +179,7 @@ def _read_plan(data: dict[str, list[dict[str, object]]]) -> SplitPlan:
         fields = {name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()}
         reason = entry["cut_reason"]
         if not isinstance(reason, dict):
-            msg = f"cut_reason is {reason!r}"
-            raise TypeError(msg)
+            raise TypeError(f"cut_reason is {reason!r}")
         fields["cut_reason"] = CutReason(**reason)
         pieces.append(PlannedPiece(**fields))  # type: ignore[arg-type]
     names = {name: tuple(values) for name, values in data.items()}

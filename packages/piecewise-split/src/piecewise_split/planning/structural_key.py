@@ -43,11 +43,7 @@ _REPR_IS_EXACT = frozenset(
 
 
 class StructureReader:
-    """Reads the structures of the pieces of one graph.
-
-    Args:
-        analysed: The graph.
-    """
+    """Reads the structures of the pieces of one graph."""
 
     def __init__(self, analysed: AnalysedGraph) -> None:
         self._analysed = analysed
@@ -181,9 +177,6 @@ def _dimension(dim: int | torch.SymInt) -> Hashable:
 
 def number_classes(structures: Sequence[str]) -> tuple[list[int], list[str]]:
     """Group pieces by structure.
-
-    Args:
-        structures: One for each piece.
 
     Returns:
         For each piece the index of the first equal piece, and the structural key: a

@@ -48,6 +48,5 @@ def dynamo_graph(
 
     torch.compile(function, backend=keep, fullgraph=True, dynamic=False)(*arguments)
     if len(graphs) != 1 or len(inputs) != 1:
-        msg = f"Tracing {function!r}: expected one graph, Dynamo made {len(graphs)}."
-        raise RuntimeError(msg)
+        raise RuntimeError(f"Tracing {function!r}: expected one graph, Dynamo made {len(graphs)}.")
     return graphs[0], inputs[0]

@@ -19,14 +19,7 @@ _DISTRIBUTIONS = (
 def describe_start(
     vllm_config: Any, options: Options, device: Mapping[str, object], rank: int
 ) -> dict[str, str]:
-    """Return the factors of a start, each as text.
-
-    Args:
-        vllm_config: Resolved by the engine.
-        options: The value of the key.
-        device: Name and figures of the device.
-        rank: Of the worker, among all.
-    """
+    """Return the factors of a start, each as text."""
     graphs, scheduler = vllm_config.compilation_config, vllm_config.scheduler_config
     drafts = vllm_config.speculative_config
     drafted = {

@@ -18,9 +18,6 @@ def read_free_bytes(device: NpuDevice) -> int:
     allocator's memory, only segments outside graphs count: with expandable segments, which are
     vllm-ascend's default, it has pages of 20 MiB, and the next tensor fills a page that the KV
     cache began. If its segments do not report their pool, only the device's free memory counts.
-
-    Args:
-        device: Of this process's thread.
     """
     gc.collect()
     device.synchronize()

@@ -63,9 +63,6 @@ class GraphBudget:
         """Compare the plan with what was taken, log it, and keep it for the next start.
 
         Does nothing if nothing was planned.
-
-        Args:
-            cache_bytes: Of the KV cache.
         """
         if self.planned is None:
             return

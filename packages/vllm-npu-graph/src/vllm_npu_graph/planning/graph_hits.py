@@ -14,14 +14,9 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 class GraphHits:
-    """Counts the steps of a worker, and logs them as a table at intervals.
+    """Counts the steps of a worker, and logs them as a table at intervals, in seconds.
 
     The table is vLLM's own, which vLLM's front end logs with ``--cudagraph-metrics``.
-
-    Args:
-        table: vLLM's ``CUDAGraphLogging``.
-        interval: Seconds between tables.
-        clock: Returns seconds.
 
     Attributes:
         steps: Number of steps, by run mode.
@@ -40,12 +35,7 @@ class GraphHits:
         self.missed: Counter[int] = Counter()
 
     def count(self, stat: Any, *, is_missed: bool) -> None:
-        """Count a step, and log the table if its interval has passed.
-
-        Args:
-            stat: vLLM's ``CUDAGraphStat`` of the step.
-            is_missed: Whether a graph of a larger size would have served the step.
-        """
+        """Count a step, missed if a larger graph had served it; log the table if it is time."""
         self.steps[stat.runtime_mode] += 1
         if is_missed:
             self.missed[stat.num_unpadded_tokens] += 1

@@ -19,10 +19,6 @@ _FORMAT = 1
 class KeptPlan:
     """The file of one start's forecast.
 
-    Args:
-        folder: Of the files; created when the first is written.
-        factors: What the memory of the graphs depends on, as text by name.
-
     Attributes:
         path: The file. Its name contains a hash of the factors.
     """

@@ -16,9 +16,6 @@ def add_largest_batch(vllm_config: Any) -> int | None:
     Otherwise batches of that size run eagerly although all smaller ones are captured. Larger gaps
     are left as they are, because the user has limited the sizes; they are logged.
 
-    Args:
-        vllm_config: Resolved by the engine; its sizes are extended.
-
     Returns:
         The added size, in tokens; None if nothing was added.
     """

@@ -23,9 +23,6 @@ class TrialCaptures:
     The engine captures the graphs of one mode after those of another, all in one memory pool, and
     the draft's graph with the target's. Each mode is measured after the samples of those before.
 
-    Args:
-        device: Of the graphs.
-
     Attributes:
         further_bytes: Forecast memory of the graphs that were not captured, of all modes so far.
         num_captures: Batches captured so far.
@@ -37,12 +34,7 @@ class TrialCaptures:
         self.num_captures = 0
 
     def capture(self, batches: Sequence[Any], capture: Callable[[list[Any]], object]) -> None:
-        """Capture the batches of the two largest sizes, and forecast the memory of the others.
-
-        Args:
-            batches: The engine's batch descriptors of one mode, each with its ``num_tokens``.
-            capture: Captures the given batches, as the engine does.
-        """
+        """Capture the batches of the two largest sizes, and forecast the memory of the others."""
         if not batches:
             return
         planner = CapturePlanner(self._device, {each.num_tokens for each in batches})

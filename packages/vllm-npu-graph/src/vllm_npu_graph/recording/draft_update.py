@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 
 
 class DraftUpdate(AttentionUpdate):
-    """Records a layer once in each step of the draft, by the name of both.
-
-    Args:
-        lane: Of the model that verifies.
-        layers: The names of the draft's layers.
-        steps: How many tokens it drafts.
-    """
+    """Records a layer once in each step of the draft, by the name of both."""
 
     def __init__(self, lane: UpdateLane, layers: Iterable[str], steps: int) -> None:
         super().__init__(lane, frozenset(by_launch([dict.fromkeys(layers)] * steps)))

@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 
 
 class RecordedLayer:
-    """Replaces the engine's implementation of a layer whose weights are loaded.
-
-    Args:
-        impl: The engine's implementation; its attributes are taken over.
-        layer_name: Name of the layer.
-        update: Records the layers of the model.
-    """
+    """Takes over the attributes of the engine's implementation of a layer with loaded weights."""
 
     def __init__(self, impl: object, layer_name: str, update: AttentionUpdate) -> None:
         self.__dict__.update(impl.__dict__)

@@ -26,10 +26,6 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 class FusionPass(VllmInductorPass):  # type: ignore[misc]
     """Runs after the engine's own fusions, on every graph that it compiles for one model.
 
-    Args:
-        vllm_config: The engine's configuration.
-        settings: Selects rules, for `fx_passes.PassSelection.read`.
-
     Attributes:
         passes: The rules and their results.
     """

@@ -33,12 +33,7 @@ def resolve_as_auto(vllm_config: Any) -> str:
 
 
 def add_fusions(vllm_config: Any, settings: Mapping[str, object]) -> FusionPass | None:
-    """Add the fusion pass to the engine's configuration and return it.
-
-    Raises:
-        OptionsError: From `vllm_npu_graph.v0_23.fusions.add_fusions`.
-        PipelineError: From there.
-    """
+    """Add the fusion pass to the configuration; see `vllm_npu_graph.v0_23.fusions.add_fusions`."""
     made: FusionPass = import_module(f"{__package__}.fusions").add_fusions(vllm_config, settings)
     return made
 

@@ -23,9 +23,6 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 class AdoptedGraphs:
     """Replaces graphs that the engine captured by graphs that a lane updates.
 
-    Args:
-        lane: Of the device.
-
     Attributes:
         lane: Of the device.
     """

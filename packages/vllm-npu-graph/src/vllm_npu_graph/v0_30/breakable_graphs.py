@@ -149,10 +149,6 @@ class BreakableGraphs(BreakableACLGraphWrapper):  # type: ignore[misc]
 def capturing(graphs: BreakableGraphs, device: GraphDevice) -> Iterator[None]:
     """Allow captures of PIECEWISE steps in the block.
 
-    Args:
-        graphs: Have a device.
-        device: Theirs.
-
     Raises:
         GraphRuntimeError: From a capture; the engine puts it into an error without a type.
     """

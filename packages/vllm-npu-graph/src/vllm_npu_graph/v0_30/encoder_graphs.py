@@ -39,13 +39,9 @@ _STORED = (
 
 
 class LaneEncoderGraphs(EncoderAclGraphManager):  # type: ignore[misc]
-    """Replaces the engine's manager; the lane updates the graphs that it captured.
+    """Takes over the state of the engine's manager; the lane updates the graphs that it captures.
 
     A graph that the lane cannot update is left to the engine, and the log says why.
-
-    Args:
-        manager: The engine's, before its captures; its state is taken over.
-        lane: Of the device.
 
     Attributes:
         updated: The graphs that the lane updates, by their budget of tokens.
@@ -119,12 +115,6 @@ class LaneEncoderGraphs(EncoderAclGraphManager):  # type: ignore[misc]
 
 class _UpdatedGraph:
     """A graph whose launches are updated from the engine's buffer of lengths.
-
-    Args:
-        captured: What the engine stored of it.
-        budget: Of its tokens; the key of its records.
-        recorder: Takes the records.
-        lane: Of the device.
 
     Raises:
         AttnUpdateError: From `attn_update.UpdatableGraph`, for instance if the workspace does not

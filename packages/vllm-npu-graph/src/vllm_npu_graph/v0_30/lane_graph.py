@@ -18,9 +18,6 @@ class LaneGraph(UpdatableGraph):  # type: ignore[misc]
     The engine calls `resolve_tasks` with the source of a step's arguments, then `replay` and
     `update`, in either order. `replay` checks the step before it launches anything, and does not
     wait. The lane issues the updates.
-
-    Args:
-        updates: Of the graph that is replaced.
     """
 
     def __new__(cls, updates: TaskUpdates) -> Self:

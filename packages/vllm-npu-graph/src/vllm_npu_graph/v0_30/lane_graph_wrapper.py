@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class LaneGraphWrapper(ACLGraphWrapper):  # type: ignore[misc]
-    """Replaces the engine's wrapper; the lane orders its replays, without a host synchronisation.
-
-    Args:
-        adopted: Of the model.
-        given: Arguments of the engine's wrapper.
-    """
+    """Replaces the engine's wrapper; the lane orders its replays, without a wait of the host."""
 
     def __init__(self, *, adopted: AdoptedGraphs, **given: Any) -> None:
         # Tells the engine that the caller orders replay and update: it then does not synchronise.

@@ -113,11 +113,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         return made
 
     def _make_breakable(self, whole: ACLGraphWrapper | None) -> BreakableGraphs:
-        """Return our wrapper of breakable graphs.
-
-        Args:
-            whole: Ours, of FULL graphs.
-        """
+        """Return our wrapper of breakable graphs."""
         has_full = self.compilation_config.cudagraph_mode.has_full_cudagraphs()
         if whole is None and has_full and use_updatable_graph(self.attn_backend):
             # The engine's breakable wrapper captures this attention without an update.

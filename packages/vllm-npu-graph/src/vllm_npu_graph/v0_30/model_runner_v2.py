@@ -151,12 +151,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
 
 class _Adopting:
-    """Adopts each graph of one of the engine's managers at its first step.
-
-    Args:
-        manager: The engine's; its state is taken over.
-        adopted: Takes the graphs.
-    """
+    """Takes over one of the engine's managers, and adopts each of its graphs at its first step."""
 
     graphs: ReleasedEntries
 
@@ -166,9 +161,16 @@ class _Adopting:
         self._seen: set[Any] = set()
         self.graphs = ReleasedEntries(self._release)
 
-    def _adopt(self, desc: Any, source: Any) -> None:
-        self._seen.add(desc)
-        self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, source)
+    def _updatable_graph_replay(self, desc: Any, metadata: Any) -> Any:
+        """Replay a graph; at its first step, replace it by one that the lane updates."""
+        if desc not in self._seen:
+            source = self._source(desc, metadata)
+            self._seen.add(desc)
+            self.graphs[desc] = self._adopted.adopt(self.graphs[desc], desc, source)
+        return super()._updatable_graph_replay(desc, metadata)  # type: ignore[misc]
+
+    def _source(self, _desc: Any, metadata: Any) -> Any:
+        return ContextSource(metadata)
 
     def _release(self) -> None:
         self._seen.clear()
@@ -178,32 +180,20 @@ class _Adopting:
 class _LaneGraphManager(_Adopting, ModelAclGraphManager):  # type: ignore[misc]
     """The engine's manager of the model's graphs."""
 
-    def _updatable_graph_replay(self, desc: Any, attn_metadata: Any) -> Any:
-        """Replay a graph; at its first step, replace it by one that the lane updates."""
-        if desc not in self._seen:
-            self._adopt(desc, ContextSource(attn_metadata))
-        return super()._updatable_graph_replay(desc, attn_metadata)
-
 
 class _LaneDraftManager(_Adopting, AutoRegressiveAclGraphManager):  # type: ignore[misc]
     """The engine's manager of a draft's graphs, of its first step or of all others."""
 
-    def _updatable_graph_replay(self, desc: Any, steps: Any) -> Any:
-        """Replay a graph; at its first step, replace it by one that the lane updates."""
-        if desc not in self._seen:
-            given = (desc.num_reqs, steps[0], self.is_draft_model_prefill)
-            self._adopt(desc, SharedSource(self.speculator.build_fia_params(*given)))
-        return super()._updatable_graph_replay(desc, steps)
+    def _source(self, desc: Any, steps: Any) -> Any:
+        given = (desc.num_reqs, steps[0], self.is_draft_model_prefill)
+        return SharedSource(self.speculator.build_fia_params(*given))
 
 
 class _LaneParallelDraftManager(_Adopting, DFlashAclGraphManager):  # type: ignore[misc]
     """The engine's manager of the graphs of a draft that drafts all tokens at once."""
 
-    def _updatable_graph_replay(self, desc: Any, steps: Any) -> Any:
-        """Replay a graph; at its first step, replace it by one that the lane updates."""
-        if desc not in self._seen:
-            self._adopt(desc, ContextSource(steps[0]))
-        return super()._updatable_graph_replay(desc, steps)
+    def _source(self, _desc: Any, steps: Any) -> Any:
+        return ContextSource(steps[0])
 
 
 def _make_draft_manager(manager: Any, adopted: AdoptedGraphs) -> _Adopting:

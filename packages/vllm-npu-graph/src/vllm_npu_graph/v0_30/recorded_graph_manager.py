@@ -41,12 +41,7 @@ class _RecordedCaptures(CudaGraphManager):  # type: ignore[misc]
 
 
 class RecordedGraphManager(ModelAclGraphManager, _RecordedCaptures):  # type: ignore[misc]
-    """Replaces the engine's manager; captures run through `_RecordedCaptures`, replays are steps.
-
-    Args:
-        manager: The engine's; its state is taken over.
-        update: Records and updates the layers of the model.
-    """
+    """Takes over the engine's manager; `_RecordedCaptures` sees captures, and replays are steps."""
 
     def __init__(self, manager: ModelAclGraphManager, update: AttentionUpdate) -> None:
         self.__dict__.update(manager.__dict__)
@@ -62,12 +57,9 @@ class RecordedGraphManager(ModelAclGraphManager, _RecordedCaptures):  # type: ig
 
 
 class RecordedDraftManager(AutoRegressiveAclGraphManager):  # type: ignore[misc]
-    """Replaces one of the engine's two managers of a draft: of its first step, or of all others.
+    """Takes over one of the engine's managers of a draft: of its first step, or of all others.
 
-    Args:
-        manager: The engine's; its state is taken over.
-        lane: Of the model that verifies.
-        layers: Of the draft, by name; the manager that captures records them.
+    The one that captures records the layers.
     """
 
     def __init__(

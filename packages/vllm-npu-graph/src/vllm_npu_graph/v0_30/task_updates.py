@@ -40,11 +40,7 @@ class StepSource(Protocol):
 
 
 def make_recorder(device: TaskDevice) -> Recorder:
-    """Return a recorder for the graphs of one model.
-
-    Args:
-        device: Of the model.
-    """
+    """Return a recorder for the graphs of one model."""
     return Recorder(device, kinds=dict(_KINDS))
 
 
@@ -97,9 +93,6 @@ class TaskUpdates:
 
     def replay(self, source: StepSource | None) -> None:
         """Replay the graph and issue the updates of its tasks; returns as soon as all is queued.
-
-        Args:
-            source: Of this step.
 
         Raises:
             StepParameterError: There is none, the layers share their metadata otherwise than at
@@ -225,14 +218,7 @@ def _layer_name(task: Any) -> str:
 
 
 def _read_task(task: Any, source: StepSource, count: int, key: Hashable) -> dict[str, Lengths]:
-    """Return the arguments that a step changes of a task, without those that are None.
-
-    Args:
-        task: The task.
-        source: Of the step.
-        count: How many tasks its provider has.
-        key: Of the graph, for messages.
-    """
+    """Return the arguments that a step changes of a task, without those that are None."""
     found, index = source.get(task.provider), task.provider_index
     if hasattr(source, "context"):
         # Layers that share a cache have equal providers, and all of them the same lengths.

@@ -25,9 +25,6 @@ def trial_state(runner: Any) -> Iterator[int]:
     addresses of the minimal cache, so none of them stays. They need a pool of their own, because
     torch does not let a pool be used again after its last graph is gone.
 
-    Args:
-        runner: The model runner, after its profile run.
-
     Yields:
         Bytes of the minimal KV cache.
     """

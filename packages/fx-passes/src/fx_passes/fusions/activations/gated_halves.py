@@ -44,14 +44,7 @@ def form_problem(match: Match) -> NoMatch | None:
 
 
 def build_gated(match: Match, build: GraphBuilder, x: object, y: object) -> dict[str, Node]:
-    """Return the call of the kernel for a value whose halves are gate and up.
-
-    Args:
-        match: A match that `form_problem` accepts.
-        build: The builder of the rewrite.
-        x: The value.
-        y: The fake value of the result.
-    """
+    """Return the call of the kernel for a value whose halves are gate and up."""
     if "approximate" not in match.bound:
         return {"y": build.call("npu::npu_swiglu", x, -1, val=y)}
     form = _FORMS[str(match.bound["approximate"])]

@@ -106,7 +106,7 @@ def _check_static(match: Match) -> NoMatch | None:
     rows = _rows_problem if x.dtype == torch.bfloat16 else _narrow_problem
     problem = (
         rows(match)
-        or quantize_problem(match, "x")
+        or quantize_problem(match)
         or dtype_in(match, "quantized", torch.int8)
         or _factor_problem(match, scale, "scale")
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import combine, given
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import (
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 _ALIGNMENT = 128
 _LARGEST = 65535
 _SWAPPED, _AS_IT_IS = [1, 0, 2], [0, 1, 2]
-
-
-def _given(x: Tensor) -> Linked:
-    return x, {}
 
 
 def _transposed(x: Tensor, x_first: int, x_second: int) -> Linked:
@@ -66,7 +62,7 @@ def _permuted_back(product: Tensor, order: Sequence[int]) -> Linked:
 _PATTERNS = tuple(
     combine(opening, product, closing)
     for swap, closing in ((_transposed, _transposed_back), (_permuted, _permuted_back))
-    for opening in (swap, _given)
+    for opening in (swap, given)
     for product in (_multiplied, _matrix_product)
 )
 

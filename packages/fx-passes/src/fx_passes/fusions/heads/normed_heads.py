@@ -83,9 +83,6 @@ def normed_heads_patterns(*closing: Link) -> tuple[Pattern, ...]:
     k are reshaped, `q_weight`, `k_weight`, `q_epsilon`, `k_epsilon`, perhaps `q_bias` and `k_bias`,
     and those of the links; the output `v` is the third part, the labels `q_heads` and `k_heads` are
     on the norms.
-
-    Args:
-        closing: The links; the first takes the heads of q and k first, as one value.
     """
     return combine(_reshaped, _normed, *closing), combine(_reshaped, _normed, _shifted, *closing)
 
@@ -157,14 +154,7 @@ def call_of(
     angles: Callable[[GraphBuilder], tuple[Node, Node]],
     cache: tuple[Node, Node] | None = None,
 ) -> QkvCall:
-    """Return the call to build for a match that `heads_problem` accepts.
-
-    Args:
-        match: The match.
-        rotary_dim: How much of each head is rotated.
-        angles: Returns cosines and sines, [1, T, 1, rotary_dim].
-        cache: See `QkvCall`.
-    """
+    """Return the call to build for a match that `heads_problem` accepts; see `QkvCall`."""
     bound, head_dim = match.bound, match.tensor("q_weight").shape[0]
     sizes, epsilon = bound["sizes"], bound["q_epsilon"]
     if not isinstance(sizes, (list, tuple)) or not isinstance(epsilon, (int, float, Node)):
@@ -201,17 +191,6 @@ def heads_rule(
 
     Without a kernel the fused operator runs by its reference, which launches one operator after the
     other and so is not better than what it replaces.
-
-    Args:
-        name: What distinguishes its name.
-        patterns: Its patterns, with the outputs `q`, `k` and `v`.
-        operators: Those that must exist besides the norm and the rotation.
-        problem: Returns why a match is not such a call.
-        call: Returns the call to build for a match.
-        kernels: Vendor kernels that may be installed; empty to use the operator itself.
-        soc: Name of the device that they are for.
-        without: What would happen without a kernel.
-        accepts_cost: See `Rule`.
     """
     kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Pattern, Rule
+    from fx_passes.rewriting.rule import Rule
 
 
 def _reshaped(heads: tuple[Tensor, Tensor], q_flat: Sequence[int], k_flat: Sequence[int]) -> Linked:
@@ -184,6 +184,16 @@ def _angles(match: Match, cache: Tensor, build: GraphBuilder) -> tuple[Node, Nod
     return cos, sin
 
 
+_rule = partial(
+    heads_rule,
+    problem=_problem,
+    call=_call,
+    without="the rotation would be two operators",
+    # Angles are looked up once for all layers.
+    accepts_cost=True,
+)
+
+
 def fuse_split_qkv_rms_norm_mrope(
     *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
 ) -> Rule:
@@ -202,7 +212,8 @@ def fuse_split_qkv_rms_norm_mrope(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as returned by `torch.npu.get_device_name()`; empty for any.
     """
-    return _rule("mrope", normed_heads_patterns(_reshaped, _mrope), "npu::npu_mrope", kernels, soc)
+    patterns = normed_heads_patterns(_reshaped, _mrope)
+    return _rule("mrope", patterns, ("npu::npu_mrope",), kernels=kernels, soc=soc)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
@@ -224,25 +235,5 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
         *normed_heads_patterns(_reshaped, _rotary_embedding),
         unflattened_heads_pattern(_flattened, _rotary_embedding),
     )
-    return _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels, soc)
-
-
-def _rule(
-    name: str,
-    patterns: tuple[Pattern, ...],
-    operator: str,
-    kernels: tuple[VendorKernel, ...],
-    soc: str,
-) -> Rule:
-    return heads_rule(
-        name,
-        patterns,
-        (operator,),
-        problem=_problem,
-        call=_call,
-        kernels=kernels,
-        soc=soc,
-        without="the rotation would be two operators",
-        # Angles are looked up once for all layers.
-        accepts_cost=True,
-    )
+    operators = ("vllm::npu_rotary_embedding",)
+    return _rule("rotary_embedding", patterns, operators, kernels=kernels, soc=soc)

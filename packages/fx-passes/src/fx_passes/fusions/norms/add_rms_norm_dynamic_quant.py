@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 
 def dynamic_quant_problem(match: Match) -> NoMatch | None:
-    """Return why the kernel does not take a match of residual add, norm and dynamic quantisation.
-
-    Args:
-        match: A match that has `x`, `residual`, `weight`, `smooth`, `dtype`, `total_source`,
-            `quant` and perhaps `beta`.
-    """
+    """Return why the kernel takes no such match of residual add, norm and dynamic quantisation."""
     smooth = () if match.bound["smooth"] is None else ("smooth",)
     unmet = (
         dynamic_dtype_problem(match)
@@ -80,12 +75,6 @@ def build_dynamic_quant(
     """Return the call of the kernel for a match that `dynamic_quant_problem` has nothing against.
 
     Its results 0, 2 and 3 are the quantised values, the sum and the scales.
-
-    Args:
-        match: The match.
-        build: The builder of the rewrite.
-        quantized: The fake value of the quantised values.
-        scale: That of the scales.
     """
     bound = match.bound
     return build.call(

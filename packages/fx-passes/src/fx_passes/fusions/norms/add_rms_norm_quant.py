@@ -45,7 +45,7 @@ def _quantized_twice(
 
 
 def _check(match: Match) -> NoMatch | None:
-    return static_quant_problem(match) or quantize_problem(match, "x")
+    return static_quant_problem(match) or quantize_problem(match)
 
 
 def static_quant_problem(match: Match) -> NoMatch | None:
@@ -127,13 +127,8 @@ def _operands(
 def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) -> Node:
     """Return the call of the kernel for a match that `static_quant_problem` has nothing against.
 
-    Its results 0 and 2 are the quantised values and the sum, 1 those by `scale2`. A scale is
-    inverted where the match has a `div_mode` that is False.
-
-    Args:
-        match: The match.
-        build: The builder of the rewrite.
-        quantized: The fake value of the quantised values; two where there is a second scale.
+    Its results 0 and 2 are the quantised values and the sum, 1 those by `scale2`; of both the fake
+    values are given. A scale is inverted where the match has a `div_mode` that is False.
     """
     bound = match.bound
     scale, offset = _operands(match, "scale", "offset", build)

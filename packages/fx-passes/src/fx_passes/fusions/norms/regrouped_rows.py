@@ -31,11 +31,7 @@ def flattened_rows(normed: Tensor, first: int, last: int) -> Linked:
 
 
 def rows_problem(match: Match) -> NoMatch | None:
-    """Return why the view of a match does not keep the rows of `x`, or None; also without a view.
-
-    Args:
-        match: A match that has `x` and, where there is a view, the label `rows` on it.
-    """
+    """Return why the view of a match, if it has one, does not keep the rows of `x`, or None."""
     if "rows" not in match.labels:
         return None
     x, rows = match.tensor("x"), match.tensor("rows")
@@ -51,14 +47,9 @@ def rows_problem(match: Match) -> NoMatch | None:
 def regroup(
     match: Match, build: GraphBuilder, source: Node, *, val: object, one_each: bool = False
 ) -> Node:
-    """Return a value of the shape of `x` with the view that the match applies to the norm.
+    """Return a contiguous `source` of the shape of `x` with the view that a match has of the norm.
 
-    Args:
-        match: A match of `reshaped_rows` or `flattened_rows` that `rows_problem` accepts.
-        build: The builder of the rewrite.
-        source: The value: of the shape of `x`, contiguous.
-        val: The fake value of the result.
-        one_each: Whether the value has one number per row, so no last dimension.
+    With `one_each` it has one number per row, so no last dimension.
     """
     bound: Mapping[str, Any] = match.bound
     rank = match.tensor("x").dim()

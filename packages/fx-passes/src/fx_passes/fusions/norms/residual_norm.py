@@ -49,9 +49,6 @@ def residual_norm_patterns(*closing: Link) -> tuple[Pattern, ...]:
     Their inputs are `x`, `residual`, `weight`, `epsilon`, optionally `beta`, and those of the
     links; the output `total` is the sum, and the label `total_source` is on the node that computes
     it.
-
-    Args:
-        closing: The links after the norm; the first parameter of the first one is the norm.
     """
     openings = ((opening, *shift) for shift in ((), (_shifted,)) for opening in (joined, _separate))
     return tuple(combine(*opening, *closing) for opening in openings)

@@ -36,14 +36,7 @@ def norm_mx_problem(match: Match) -> NoMatch | None:
 
 
 def build_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: Tensor) -> Node:
-    """Return the call of `ADD_KERNEL` where the match has a residual, else of `KERNEL`.
-
-    Args:
-        match: A match that `norm_mx_problem` has nothing against.
-        build: The builder of the rewrite.
-        quantized: The fake value of the quantised values.
-        scale: That of the scales.
-    """
+    """Return the call of `ADD_KERNEL` where the match has a residual, else of `KERNEL`."""
     bound, x = match.bound, match.tensor("x")
     adds = "residual" in bound
     deviations = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)

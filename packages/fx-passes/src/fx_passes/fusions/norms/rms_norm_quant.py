@@ -29,7 +29,7 @@ def _check(match: Match, *, soc: str) -> NoMatch | None:
         norm_problem(match)
         or dtype_in(match, "quantized", torch.int8)
         or rank_is(match, 1, "scale")
-        or quantize_problem(match, "x")
+        or quantize_problem(match)
         or _scale_problem(match, soc)
         or _offset_problem(match)
     )

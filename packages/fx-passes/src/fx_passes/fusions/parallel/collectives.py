@@ -34,12 +34,5 @@ def gathered(shard: Tensor, size: int, group: str) -> Tensor:
 
 
 def build_collective(build: GraphBuilder, collective: str, *args: object, val: object) -> Node:
-    """Build a collective and the wait for it.
-
-    Args:
-        build: The builder of the rewrite.
-        collective: One of `ALL_REDUCE`, `ALL_GATHER` and `REDUCE_SCATTER`.
-        args: Its arguments.
-        val: The fake value of the result.
-    """
+    """Build a collective and the wait for it."""
     return build.call(WAIT, build.call(collective, *args, val=val), val=val)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import combine, given
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_number
 from fx_passes.raising.attention.attention import heads_problem, mask_problem, seen_mask
@@ -62,10 +62,6 @@ def _dropped(weights: Tensor, probability: float, training: bool) -> Linked:
     return torch.ops.aten.dropout(weights, probability, training), {}
 
 
-def _same(value: Tensor) -> Linked:
-    return value, {}
-
-
 def _summed(weights: Tensor, value: Tensor) -> Linked:
     return None, {"y": torch.matmul(weights, value)}
 
@@ -73,12 +69,12 @@ def _summed(weights: Tensor, value: Tensor) -> Linked:
 SCORES = tuple(
     (product, scale, mask)
     for product in (_product, _wide_product)
-    for scale in (_scaled, _divided, _same)
-    for mask in (_masked, _same)
+    for scale in (_scaled, _divided, given)
+    for mask in (_masked, given)
 )
 """Links of patterns, from queries and keys to masked scores."""
 
-SHIFTS = (_same, _less_the_largest)
+SHIFTS = (given, _less_the_largest)
 """Links of patterns, from masked scores to what the softmax is of."""
 
 WEIGHTS = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +15,7 @@ from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
     from torch.fx import Node
@@ -23,65 +24,35 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
-def _power(x: Tensor) -> Tensor:
-    return x.pow(2)
-
-
-def _square(x: Tensor) -> Tensor:
-    squared: Tensor = torch.ops.aten.square(x)
-    return squared
-
-
-def _product(x: Tensor) -> Tensor:
-    return x * x
-
-
-def _by_rsqrt(x: Tensor, mean: Tensor) -> Tensor:
-    return x * torch.rsqrt(mean)
-
-
-def _by_power(x: Tensor, mean: Tensor) -> Tensor:
-    return x * mean.pow(-0.5)
-
-
-def _by_reciprocal(x: Tensor, mean: Tensor) -> Tensor:
-    return x * torch.reciprocal(torch.sqrt(mean))
-
-
-def _by_reciprocal_times_one(x: Tensor, mean: Tensor) -> Tensor:
-    """As ATen spells `1 / sqrt(mean)`."""
-    return x * (torch.reciprocal(torch.sqrt(mean)) * 1)
-
-
-def _over_root(x: Tensor, mean: Tensor) -> Tensor:
-    return x / torch.sqrt(mean)
-
-
-def _over_power(x: Tensor, mean: Tensor) -> Tensor:
-    return x / mean.pow(0.5)
-
-
-_SQUARES: tuple[Callable[[Tensor], Tensor], ...] = (_power, _square, _product)
-_ROOTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
-    _by_rsqrt,
-    _by_power,
-    _by_reciprocal,
-    _by_reciprocal_times_one,
-    _over_root,
-    _over_power,
+_SQUARES: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {
+        "power": lambda x: x.pow(2),
+        "square": torch.ops.aten.square,
+        "product": lambda x: x * x,
+    }
+)
+_ROOTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
+    {
+        "by_rsqrt": lambda x, mean: x * torch.rsqrt(mean),
+        "by_power": lambda x, mean: x * mean.pow(-0.5),
+        "by_reciprocal": lambda x, mean: x * torch.reciprocal(torch.sqrt(mean)),
+        # As ATen spells `1 / sqrt(mean)`.
+        "by_reciprocal_times_one": lambda x, mean: x * (torch.reciprocal(torch.sqrt(mean)) * 1),
+        "over_root": lambda x, mean: x / torch.sqrt(mean),
+        "over_power": lambda x, mean: x / mean.pow(0.5),
+    }
 )
 
 
-def _spelling(
-    square: Callable[[Tensor], Tensor], root: Callable[[Tensor, Tensor], Tensor]
-) -> Callable[..., dict[str, Tensor]]:
+def _spelling(squared: str, divided: str) -> Callable[..., dict[str, Tensor]]:
     """Return the pattern of one way to square and one to divide by the root."""
+    square, root = _SQUARES[squared], _ROOTS[divided]
 
     def normed(x: Tensor, dims: Sequence[int], epsilon: float) -> Linked:
         mean = torch.ops.aten.mean.dim(square(x), dims, True)
         return None, {"y": root(x, mean + epsilon)}
 
-    normed.__name__ = f"{square.__name__}{root.__name__}".lstrip("_")
+    normed.__name__ = f"{squared}_{divided}"
     return combine(normed)
 
 

@@ -91,14 +91,7 @@ def _dtype_problem(match: Match, x: str, cos: str) -> NoMatch | None:
 
 
 def _angles_problem(match: Match, x: str, cos: str, *, share: int = 1) -> NoMatch | None:
-    """Return why the kernel cannot broadcast the cosines over x.
-
-    Args:
-        match: The match.
-        x: Name of the rotated value.
-        cos: Name of the cosines.
-        share: How many elements of the last dimension of x have the same angle.
-    """
+    """Return why the kernel cannot broadcast the cosines, one for each `share` elements, over x."""
     rotated, angles = match.tensor(x), match.tensor(cos)
     if rotated.dim() not in {_RANK - 1, _RANK}:
         return NoMatch(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.fusions.halves import HALVES, neighbours
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import combine, given
 from fx_passes.matching.pattern import label
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ def _stacked_reshaped(parts: Parts, stack_dim: int, shape: Sequence[int]) -> Lin
     return (x, torch.ops.aten.reshape(stacked, shape)), {}
 
 
-def _as_it_is(turned: tuple[Tensor, Tensor]) -> Linked:
-    return turned, {}
-
-
 def _widened(turned: tuple[Tensor, Tensor]) -> Linked:
     x, rotated = turned
     return (x.to(torch.float32), rotated.to(torch.float32)), {}
@@ -66,7 +62,7 @@ def _added(turned: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor) -> Linked:
     return None, {"y": x * cos + rotated * sin}
 
 
-_CASTS = (_as_it_is, _widened, _aten_widened)
+_CASTS = (given, _widened, _aten_widened)
 
 
 def _halves_of_products(
