@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,7 +21,7 @@ _EPS = 1e-5
 _HALVES = (torch.bfloat16, torch.float16)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class WrittenForm:
     """A function of operators that a fusion replaces.
 
@@ -34,6 +34,7 @@ class WrittenForm:
     """
 
     function: Callable[..., tuple[Tensor, ...]]
+    _: dataclasses.KW_ONLY
     shapes: Sequence[Sequence[int]]
     roundings: int
     scales: Callable[[torch.dtype], list[Tensor]] = lambda _: []
@@ -45,28 +46,15 @@ class WrittenForm:
         return [each.to(device) for each in (*tensors, *self.scales(dtype))]
 
 
-_FORMS: dict[str, WrittenForm] = {}
-WRITTEN_FORMS: Mapping[str, WrittenForm] = MappingProxyType(_FORMS)
-"""By the names of the rules."""
-
-_Function = TypeVar("_Function", bound="Callable[..., tuple[Tensor, ...]]")
-
-
 def _replaced(
     *shapes: Sequence[int], roundings: int, **options: Any
-) -> Callable[[_Function], _Function]:
+) -> Callable[[Callable[..., tuple[Tensor, ...]]], WrittenForm]:
     """Return a decorator of what the rule ``fuse`` + its name replaces, see `WrittenForm`.
 
     A fused kernel may leave out the roundings between the operators that it replaces, those of a
     sum before a norm, of the norm and of a reciprocal, and rounds its own result.
     """
-
-    def enter(function: _Function) -> _Function:
-        form = WrittenForm(function=function, shapes=shapes, roundings=roundings, **options)
-        _FORMS[f"fuse{function.__name__}"] = form
-        return function
-
-    return enter
+    return partial(WrittenForm, shapes=shapes, roundings=roundings, **options)
 
 
 _ROWS, _QKV = (_TOKENS, _HIDDEN), (_TOKENS, 3 * _HEADS * _HEAD_DIM)
@@ -116,13 +104,13 @@ def _add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, 
 
 @_replaced(*_NORM, roundings=3)
 def _add_rms_norm_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    normed, total = _add_rms_norm(x, residual, weight)
+    normed, total = _add_rms_norm.function(x, residual, weight)
     return normed.to(torch.float32), normed, total
 
 
 @_replaced((2, *_ROWS), (2, *_ROWS), (_HIDDEN,), roundings=3)
 def _add_rms_norm_view_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    normed, total = _add_rms_norm(x, residual, weight)
+    normed, total = _add_rms_norm.function(x, residual, weight)
     rows = normed.view(-1, _HIDDEN)
     return rows.to(torch.float32), rows + 1, total
 
@@ -131,7 +119,7 @@ def _add_rms_norm_view_cast(x: Tensor, residual: Tensor, weight: Tensor) -> tupl
 def _add_rms_norm_quant(
     x: Tensor, residual: Tensor, weight: Tensor, scale: Tensor, offset: Tensor
 ) -> tuple[Tensor, ...]:
-    normed, total = _add_rms_norm(x, residual, weight)
+    normed, total = _add_rms_norm.function(x, residual, weight)
     return _quantized(normed, scale, offset), total
 
 
@@ -146,7 +134,7 @@ def _add_rms_norm_two_quants(
 
 @_replaced(*_NORM, roundings=4)
 def _add_rms_norm_dynamic_quant(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    normed, total = _add_rms_norm(x, residual, weight)
+    normed, total = _add_rms_norm.function(x, residual, weight)
     steps, scale = torch.ops.npu.npu_dynamic_quant(normed)
     return steps, scale, total
 
@@ -227,3 +215,29 @@ def _split_qkv_rms_norm_mrope(
         positions, q, k, cache, _HEAD_DIM, mrope_section=[0, 0, 0], rotary_mode="half"
     )
     return turned[0], turned[1], v * 2
+
+
+WRITTEN_FORMS: Mapping[str, WrittenForm] = MappingProxyType(
+    {
+        f"fuse{form.function.__name__}": form
+        for form in (
+            _add_rms_norm,
+            _add_rms_norm_cast,
+            _add_rms_norm_view_cast,
+            _add_rms_norm_quant,
+            _add_rms_norm_two_quants,
+            _add_rms_norm_dynamic_quant,
+            _rms_norm_quant,
+            _clipped_swiglu,
+            _swiglu,
+            _geglu,
+            _swiglu_quant,
+            _swiglu_dynamic_quant,
+            _batch_matmul_transpose,
+            _multiply_add,
+            _split_qkv_rms_norm_rope,
+            _split_qkv_rms_norm_mrope,
+        )
+    }
+)
+"""By the names of the rules."""

@@ -6,6 +6,7 @@ If a device does that, one tiling serves all layers of one shape, and an update 
 from __future__ import annotations
 
 import ctypes
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _KERNEL = "aclnnFusedInferAttentionScoreV3"
 _HEADS, _DIM, _BLOCK, _BLOCKS, _LENGTH = 2, 128, 128, 4, 200
-_DTYPES = {torch.float32: 0, torch.float16: 1, torch.int32: 3}
+_DTYPES = MappingProxyType({torch.float32: 0, torch.float16: 1, torch.int32: 3})
 _SETTERS = ("aclSetInputTensorAddr", "aclSetDynamicInputTensorAddr", "aclSetOutputTensorAddr")
 _THE_SAME = "what the operator gives"
 
