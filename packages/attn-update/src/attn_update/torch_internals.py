@@ -49,7 +49,8 @@ def schema_of(operator: OpOverload) -> FunctionSchema:
 def kernel_keys_of(device_type: str) -> DispatchKeySet | None:
     """Return the kernel dispatch keys of a device type, ``None`` if torch does not know it.
 
-    Such as ``npu``, which is ``PrivateUse1``.
+    Args:
+        device_type: For instance ``npu``, which is ``PrivateUse1``.
     """
     key = _parse_dispatch_key(_dispatch_key_for_device(device_type))
     return None if key is None else DispatchKeySet(key)

@@ -131,7 +131,13 @@ class UpdatableLayers:
     ) -> Iterator[None]:
         """Capture the attention of a layer, through the single call of its operator made inside.
 
-        The arguments are those of `attention`. Enter the context once for each launch of the layer.
+        Args:
+            layer_name: As for `attention`.
+            kind: Kind of the called operator.
+            metadata: As for `attention`.
+            read: As for `attention`.
+            pad: As for `attention`.
+            launch: As for `attention`; enter the context once for each launch of the layer.
 
         Raises:
             AttnUpdateError: From `Recorder.attention`.
@@ -158,7 +164,11 @@ class UpdatableLayers:
 
     @contextmanager
     def step(self, key: Hashable, metadata: Mapping[str, Any] | None) -> Iterator[None]:
-        """Update the graph that is replayed inside, see `begin`; if the replay fails, release it.
+        """Update the graph that is replayed inside; if the replay fails, it is released.
+
+        Args:
+            key: As for `begin`.
+            metadata: As for `begin`.
 
         Raises:
             AttnUpdateError: From `begin` and `finish`.

@@ -96,7 +96,12 @@ class PassSelection:
         )
 
     def applies_to(self, name: str, tokens: TokenRange | None) -> bool:
-        """Return whether a pass or rule runs on graphs of some sizes; None if those are unknown."""
+        """Return whether a pass or rule runs.
+
+        Args:
+            name: Its name.
+            tokens: What the graph is compiled for; None if that is not known.
+        """
         if not self.enabled or name in self.disabled:
             return False
         wanted = [each for known, each in self.ranges if known == name]

@@ -42,7 +42,12 @@ class PassObserver(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineResult:
-    """The result of a run."""
+    """The result of a run.
+
+    Attributes:
+        modified: Whether the graph changed.
+        report: The report of each pass.
+    """
 
     modified: bool
     report: Report

@@ -158,9 +158,14 @@ def run_python_kernel(
 ) -> Callable[[], Any] | None:
     """Return a function that runs an operator's kernel and offers its calls to dispatch modes.
 
-    `torch.library._impls` (`namespace/name/key` of each kernel registered by `torch.library`)
-    and `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14: there is no public API.
-    ``device`` is the device type of the kernel, by default that of the arguments.
+    `torch.library._impls` (`namespace/name/key` of each kernel registered by `torch.library`) and
+    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14: there is no public API.
+
+    Args:
+        operator: the operator.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        device: device type of the kernel; by default that of the arguments.
 
     Returns:
         ``None`` if the kernel is not Python, or if a later torch does not tell.

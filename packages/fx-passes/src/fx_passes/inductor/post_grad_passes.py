@@ -182,10 +182,15 @@ class PostGradPasses(CustomGraphPass):
     def __call__(  # type: ignore[override]  # the protocol returns nothing
         self, graph: Graph | GraphModule, example_inputs: object = None, config: object = None
     ) -> Graph | GraphModule:
-        """Run the passes in place, on a graph or its module, and return what was given.
+        """Run the passes in place.
 
-        A module is recompiled if anything changed. Two arguments of npugraph_ex and torchair are
-        not read.
+        Args:
+            graph: The graph, or its module. A module is recompiled if anything changed.
+            example_inputs: What npugraph_ex and torchair hand over as well; not read.
+            config: The same.
+
+        Returns:
+            What was given, as vLLM-Ascend's compiler expects it.
 
         Raises:
             FxPassesError: See `Pipeline.run`; the graph is as it was.

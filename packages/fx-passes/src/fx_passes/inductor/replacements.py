@@ -44,9 +44,16 @@ class Replacements:
     ) -> None:
         """Make a rule; the parameters are those of npugraph_ex, in their order.
 
-        See `rule_from_replacement`. `trace_fn` is not read: this package traces by itself, forward
-        only. Nodes on several streams, or of several scopes of execution, are refused without an
-        `extra_check`. With `skip_duplicates` the same two functions are one rule.
+        Args:
+            search_fn: See `rule_from_replacement`.
+            replace_fn: The same.
+            example_inputs: The same.
+            trace_fn: Not read: this package traces by itself, forward only.
+            extra_check: See `rule_from_replacement`. Nodes on several streams, or of several
+                scopes of execution, are refused without it.
+            search_fn_pattern: Must be None.
+            scalar_workaround: See `rule_from_replacement`.
+            skip_duplicates: Whether the same two functions registered again are one rule.
 
         Raises:
             PatternError: A pattern that Inductor compiled was given, or the two functions have

@@ -37,9 +37,14 @@ _LITERALS = MappingProxyType(
 
 
 def label(value: T, name: str) -> T:
-    """Name a value inside a pattern, so that a match can return its node; returns the value itself.
+    """Name a value inside a pattern, so that a match can return its node.
 
-    Names are unique in a pattern. On tensors the function does nothing.
+    Args:
+        value: An intermediate value of the pattern.
+        name: The name, unique in the pattern.
+
+    Returns:
+        The value itself; on tensors the function does nothing.
     """
     if isinstance(value, Proxy):
         value.node.meta[_LABEL] = name

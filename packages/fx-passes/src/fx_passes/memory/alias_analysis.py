@@ -32,6 +32,10 @@ class AliasAnalysis:
     are added and removed if you call `replace` and `forget`, and `forget_writes` for removed nodes
     that wrote. Overlaps of inputs and the groups of writes are computed when first needed: most
     rewrites are where nothing is written.
+
+    Args:
+        graph: The graph.
+        effects: Table of operators' effects; by default a new one.
     """
 
     def __init__(self, graph: Graph, effects: EffectTable | None = None) -> None:
@@ -183,7 +187,11 @@ class AliasAnalysis:
     ) -> Node | None:
         """Return a node that may write one of some values, or that nothing may cross.
 
-        Both ends of the range are in it; without `last` it goes to the end of the graph.
+        Args:
+            first: Where the range begins (inclusive).
+            last: Where it ends (inclusive); None for the end of the graph.
+            values: The values.
+            ignored: Writers to ignore.
         """
         if not self._writers:
             return None

@@ -52,6 +52,10 @@ class OutsideWrites:
         """Return the writes that were added or removed; None if there are none.
 
         A call that may have written anything is not evidence.
+
+        Args:
+            after: The writes of the graph now.
+            needless: Writes that are no longer needed.
         """
         more = after.surely - self.surely - self.perhaps
         less = self.surely - after.surely - after.perhaps - set(needless)

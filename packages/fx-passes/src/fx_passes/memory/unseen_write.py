@@ -22,6 +22,10 @@ def witness_of_write(writer: Node, effects: EffectTable) -> Node | None:
     because only users of the writer's result know the memory. Otherwise the node is an input of the
     graph or a tensor of the module, the result of a call that may return others' memory, or
     a user of the memory after the writer, possibly a result of the graph.
+
+    Args:
+        writer: The node; it may also return what it writes.
+        effects: Reports what nodes write and what memory they share.
     """
     handed_on = {writer, *views_of(writer, effects)}
     for value in _sharing(writer, effects):

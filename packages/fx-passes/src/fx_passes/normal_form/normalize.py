@@ -36,6 +36,9 @@ def normalize_graph(graph_module: GraphModule) -> int:
     value to choose an overload by, stays as it is. Nodes keep their identity, name and metadata.
     The module is not recompiled.
 
+    Args:
+        graph_module: The module whose graph is changed.
+
     Returns:
         How many nodes were changed; 0 on a graph that is in normal form.
     """

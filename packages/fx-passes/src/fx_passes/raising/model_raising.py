@@ -41,7 +41,12 @@ _LONGEST_WAY = 12
 
 @dataclass(frozen=True, kw_only=True)
 class RaisingResult:
-    """The result of raising a graph."""
+    """The result of raising a graph.
+
+    Attributes:
+        modified: Whether the graph changed.
+        report: What was raised and what was not.
+    """
 
     modified: bool
     report: RaisingReport
@@ -50,8 +55,14 @@ class RaisingResult:
 def raise_model(graph_module: GraphModule, pipeline: Pipeline | None = None) -> RaisingResult:
     """Raise the graph of a plain model to `npu::` operators, in place, and report on each place.
 
-    Does the same as `pipeline.run`, by default of `raising_pipeline`, and counts the places that
-    could be raised before and after.
+    Does the same as `pipeline.run`, and counts the places that could be raised before and after.
+
+    Args:
+        graph_module: The module, as Dynamo passes it to a backend.
+        pipeline: The pipeline; by default that of `raising_pipeline`.
+
+    Returns:
+        Whether the graph changed, and the report.
 
     Raises:
         FxPassesError: A pass failed; the graph is then normalised and otherwise unchanged.

@@ -101,7 +101,11 @@ class PassReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a pipeline did, pass by pass in the order they ran."""
+    """What a pipeline did, pass by pass in the order they ran.
+
+    Attributes:
+        passes: One report for each run of a pass.
+    """
 
     passes: tuple[PassReport, ...]
 

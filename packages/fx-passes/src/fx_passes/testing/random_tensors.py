@@ -18,6 +18,13 @@ def random_tensors(
     device: str = "meta",
     seed: int = 0,
 ) -> list[Tensor]:
-    """Return tensors of normally distributed values, the same for one seed; none on `meta`."""
+    """Return tensors of normally distributed values, the same for the same seed.
+
+    Args:
+        shapes: One for each tensor.
+        dtype: Type of all.
+        device: Device of all; tensors on `meta` hold no values.
+        seed: Seed of the values.
+    """
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(tuple(shape), generator=generator).to(dtype).to(device) for shape in shapes]

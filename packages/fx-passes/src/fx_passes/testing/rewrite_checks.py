@@ -23,6 +23,11 @@ def assert_rewritten(
     Exactly the expected rules matched, each as often as expected; the graph is well formed; every
     value still has its metadata and what was a stack trace is one; a second run changes nothing.
 
+    Args:
+        pipeline: The pipeline.
+        graph_module: The module, rewritten in place.
+        expected: How often each rule must match; rules left out must not.
+
     Returns:
         The report of the first run.
 
@@ -50,6 +55,12 @@ def assert_left_alone(
     pipeline: Pipeline, graph_module: GraphModule, rule: str, reason: str
 ) -> NearMiss:
     """Run a pipeline and check that one rule did not match, and why.
+
+    Args:
+        pipeline: The pipeline.
+        graph_module: The module.
+        rule: Name of the rule.
+        reason: A part of the no-match reason.
 
     Returns:
         The near miss with that reason.

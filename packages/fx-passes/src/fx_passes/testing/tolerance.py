@@ -15,6 +15,10 @@ def tolerance_of(dtype: torch.dtype, *, roundings: int) -> float:
     Each rounding to a floating-point type with machine epsilon e (the distance from 1 to the next
     number) changes a value by at most e / 2, so that many of them differ by `roundings * e / 2`
     from none, and by twice that from as many others.
+
+    Args:
+        dtype: The type of the values.
+        roundings: How many roundings one side makes more than the other.
     """
     return roundings * torch.finfo(dtype).eps
 

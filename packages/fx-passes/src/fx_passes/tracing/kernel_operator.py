@@ -35,7 +35,13 @@ class KernelOperator:
         self._launch: Callable[..., Any] | None = None
 
     def __call__(self, launch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Launch, and leave an operator in the graph that is being traced, if there is one."""
+        """Launch, and leave an operator in the graph that is being traced, if there is one.
+
+        Args:
+            launch: The function; the same in each call.
+            args: Of the function.
+            kwargs: Of the function.
+        """
         if get_proxy_mode() is None:
             return launch(*args, **kwargs)
         self._launch = launch

@@ -151,7 +151,9 @@ class CompiledModel:
     def capture_around(self, function: Callable[..., Any], *, name: str) -> Callable[..., Any]:
         """Return a function that is captured as decode steps of the model are, and released too.
 
-        It calls :meth:`run_inside`, any number of times. Messages name it by ``name``.
+        Args:
+            function: calls :meth:`run_inside`, any number of times.
+            name: of the function, for messages.
         """
         captured = self._capturing(function, self.config.decode_run_modes, name)
 
@@ -166,6 +168,9 @@ class CompiledModel:
         """In the block, enter a context inside each capture of the whole model, around its work.
 
         Called by runners. Warm-up runs do not enter it.
+
+        Args:
+            enter: returns the context.
         """
         before, self._inside_captures = self._inside_captures, enter
         try:
@@ -203,9 +208,11 @@ class CompiledModel:
         return self._capture_plans
 
     def note_plan(self, plan: CapturePlan | None, *, before: CapturePlan | None) -> None:
-        """Replace a runner's earlier plan; called by runners.
+        """Replace a runner's plan by a new one; called by runners.
 
-        ``None`` drops it: the runner has released its graphs.
+        Args:
+            plan: the new plan, or ``None`` if the runner has released its graphs.
+            before: the earlier plan, which is dropped.
         """
         others = tuple(other for other in self._capture_plans if other is not before)
         self._capture_plans = others if plan is None else (*others, plan)
@@ -249,7 +256,8 @@ class CompiledModel:
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session in which calls of this model capture.
 
-        It shares the memory of an earlier session whose pool is given.
+        Args:
+            pool: the memory pool of an earlier session, to share its memory.
         """
         return CaptureSession(self.device, self.context, pool)
 

@@ -246,7 +246,13 @@ class StaticInputs:
     def load_checked(
         self, values: Mapping[str, torch.Tensor], *, own: StepSize, size: StepSize
     ) -> None:
-        """Like :meth:`load`, for values of size ``own`` that :meth:`check` has already accepted."""
+        """Like :meth:`load`, for values that :meth:`check` has already accepted.
+
+        Args:
+            values: as for :meth:`load`.
+            own: size of the batch, as returned by :meth:`check`.
+            size: as for :meth:`check`.
+        """
         host = self._ring[self._num_steps % RING_DEPTH]
         self._num_steps += 1
         host.wait_until_free()

@@ -36,7 +36,11 @@ class StitchedFunction(Protocol):
 
 
 def run_uncompiled(piece: Piece) -> Callable[..., object]:
-    """Return the code of a piece, generated once for each structure, to run as it is in Python."""
+    """Return the code of a piece unchanged, to be run by the Python interpreter.
+
+    Args:
+        piece: Any piece; its Python code is generated once for each structure.
+    """
     return piece.graph_module.forward
 
 

@@ -83,6 +83,9 @@ def remove_gather_of_own_shard(groups: tuple[ParallelGroup, ...]) -> tuple[Rule,
     Matches `chunk`, `split` or a slice along the first dimension. If nothing else uses the gathered
     tensor, the all-gather is removed. Exact. One rule for each rank that this process has in a
     group.
+
+    Args:
+        groups: The groups of the all-gathers.
     """
 
     def rule(name: str, patterns: tuple[Pattern, ...], rank: int) -> Rule:
