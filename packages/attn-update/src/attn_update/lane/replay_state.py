@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from attn_update.task_device import Stream
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class ReplayState(ReplayOwner):
     """State of the replays of one key's graph. Created by the lane that updates it.
 

@@ -559,24 +559,12 @@ class GraphedCallable:
 
     def _replay_told(self, captured: _CapturedGraph) -> None:
         """Replay inside the hook, and notify the observer."""
-        hook, observer, name, key = self._around_replay, self._observer, self.name, captured.key
+        hook, observer = self._around_replay, self._observer
         replay: Callable[[], None] = captured.replay
         if observer is not None and isinstance(captured.graph, SegmentedGraph):
-
-            def tell(segment: str, is_eager: bool, began: float, took: float) -> None:
-                observer.observe(
-                    SegmentReplayed(
-                        name=name,
-                        key=key,
-                        segment=segment,
-                        runs_eagerly=is_eager,
-                        began=began,
-                        seconds=took,
-                    )
-                )
-
+            tell = functools.partial(self._tell_segment, captured.key, observer)
             replay = functools.partial(captured.graph.replay_observed, tell)
-        with contextlib.nullcontext() if hook is None else hook(key):
+        with contextlib.nullcontext() if hook is None else hook(captured.key):
             started = time.perf_counter()
             try:
                 replay()
@@ -585,7 +573,28 @@ class GraphedCallable:
             self._num_replayed += 1
             seconds = time.perf_counter() - started
         if observer is not None:
-            observer.observe(GraphReplayed(name=name, key=key, began=started, seconds=seconds))
+            key = captured.key
+            observer.observe(GraphReplayed(name=self.name, key=key, began=started, seconds=seconds))
+
+    def _tell_segment(
+        self,
+        key: GraphKey,
+        observer: RuntimeObserver,
+        segment: str,
+        runs_eagerly: bool,
+        began: float,
+        seconds: float,
+    ) -> None:
+        observer.observe(
+            SegmentReplayed(
+                name=self.name,
+                key=key,
+                segment=segment,
+                runs_eagerly=runs_eagerly,
+                began=began,
+                seconds=seconds,
+            )
+        )
 
     def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
         subject = self._subject(captured.key)
@@ -630,6 +639,18 @@ class GraphedCallable:
 
 class _CapturedGraph:
     """One graph of a graphed callable, with everything its replay needs."""
+
+    __slots__ = (
+        "__weakref__",
+        "graph",
+        "holds",
+        "inputs",
+        "is_checked",
+        "key",
+        "memory",
+        "outputs",
+        "replay",
+    )
 
     def __init__(
         self,

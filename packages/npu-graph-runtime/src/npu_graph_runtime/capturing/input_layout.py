@@ -72,6 +72,17 @@ class InputLayout:
             True means that :meth:`check` would find nothing; false means unknown.
     """
 
+    __slots__ = (
+        "_baked",
+        "_holds",
+        "_holds_others",
+        "_is_compared",
+        "_keywords",
+        "_on_moved",
+        "_subject",
+        "holds",
+    )
+
     def __init__(
         self,
         args: Sequence[object],
@@ -152,8 +163,26 @@ class InputLayout:
 class _PythonComparison:
     """Compares values, which must not be nested, with those of a capture.
 
-    Tensors of the capture are not kept. Of ``in_turn``, one tensor is compared each time.
+    Args:
+        values: values of the capture; tensors are not kept. ``None`` compares none.
+        in_turn: tensors and their addresses, one of which is compared each time.
     """
+
+    __slots__ = (
+        "_addresses",
+        "_dtypes",
+        "_guard",
+        "_guards_left",
+        "_in_turn",
+        "_is_compared",
+        "_lazy_bits",
+        "_next",
+        "_num_values",
+        "_others_at",
+        "_shapes",
+        "_strides",
+        "_tensors_at",
+    )
 
     def __init__(
         self,
@@ -175,9 +204,12 @@ class _PythonComparison:
             if not isinstance(value, Tensor)
         ]
         self._addresses = [tensor.data_ptr() for tensor in tensors]
+        self._shapes = [tensor.shape for tensor in tensors]
+        self._strides = [tensor.stride() for tensor in tensors]
+        self._dtypes = [tensor.dtype for tensor in tensors]
         # Few tensors have one, and asking takes time.
-        self._has_bits = any(tensor.is_complex() or tensor.is_neg() for tensor in tensors)
-        self._layouts = [self._layout(tensor) for tensor in tensors]
+        has_bits = any(tensor.is_complex() or tensor.is_neg() for tensor in tensors)
+        self._lazy_bits = [_lazy_bits(tensor) for tensor in tensors] if has_bits else None
         # Made when they were compared for the first time, in the modes of torch that hold there.
         self._guard: Callable[..., bool] | None = None
         self._guards_left = _GUARDS if tensors else 0
@@ -185,7 +217,8 @@ class _PythonComparison:
     def holds(self, values: tuple[Any, ...] | None) -> bool:
         """Return whether nothing differs; false requires a closer look.
 
-        ``None`` only lets the next of the tensors in turn have its turn.
+        Args:
+            values: values to compare; ``None`` only compares the next tensor in turn.
         """
         if values is None:
             self._next = (self._next + 1) % max(1, len(self._in_turn))
@@ -217,7 +250,13 @@ class _PythonComparison:
         try:
             is_same = (
                 [tensor.data_ptr() for tensor in tensors] == self._addresses
-                and [self._layout(tensor) for tensor in tensors] == self._layouts
+                and [tensor.shape for tensor in tensors] == self._shapes
+                and [tensor.stride() for tensor in tensors] == self._strides
+                and [tensor.dtype for tensor in tensors] == self._dtypes
+                and (
+                    self._lazy_bits is None
+                    or [_lazy_bits(tensor) for tensor in tensors] == self._lazy_bits
+                )
                 and self._holds_others(values)
             )
         except AttributeError:
@@ -227,15 +266,15 @@ class _PythonComparison:
             self._guard = layout_guard(tensors)
         return is_same
 
-    def _layout(self, tensor: Tensor) -> tuple[object, ...]:
-        layout = tensor.shape, tensor.stride(), tensor.dtype
-        return (*layout, tensor.is_conj(), tensor.is_neg()) if self._has_bits else layout
-
     def _holds_others(self, values: Sequence[Any]) -> bool:
         return all(
             type(values[index]) is kind and (not is_compared or same_value(values[index], value))
             for index, kind, is_compared, value in self._others_at
         )
+
+
+def _lazy_bits(tensor: Tensor) -> tuple[bool, bool]:
+    return tensor.is_conj(), tensor.is_neg()
 
 
 def _never(values: tuple[object, ...] | None) -> bool:
