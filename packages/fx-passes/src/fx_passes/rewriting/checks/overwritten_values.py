@@ -31,9 +31,12 @@ _WRITES_A_PART = frozenset(
         "masked_scatter",
         "npu_scatter_nd_update",
         "scatter_update",
+        "as_strided_scatter",
+        "diagonal_scatter",
+        "select_scatter",
+        "slice_scatter",
     }
 )
-_SCATTERS = frozenset({"as_strided_scatter", "diagonal_scatter", "select_scatter", "slice_scatter"})
 
 
 def writes_a_part(target: object) -> bool:
@@ -62,12 +65,8 @@ def overwritten_values(node: Node, owner_of: Callable[[Node], Node]) -> list[Nod
         user.target is aten.copy_.default and user.args[0] is root for user in root.users
     ):
         return bases
-    parts = takewhile(lambda call: writes_a_part(call.target) or _scatters(call.target), calls)
+    parts = takewhile(lambda call: writes_a_part(call.target), calls)
     return bases[: len(list(parts))]
-
-
-def _scatters(target: object) -> bool:
-    return isinstance(target, OpOverload) and operator_name(target) in _SCATTERS
 
 
 def _base(node: Node) -> Node | None:
