@@ -424,6 +424,8 @@ def _difference(found: Outcome, expected: Outcome, *, exact: bool) -> str | None
         "b.fill_(3)",
         "b.view(4, 4).neg_()",
         "b.view(4, 4).view(4, 4).neg_()",
+        "b.view(2, 8).view(16).neg_()",
+        "b.t().view(4, 4).view(4, 4).neg_()",
         "b[1].zero_()",
         "b[1:3].add_(1)",
         "b.index_put_((torch.tensor([1]),), a[0])",

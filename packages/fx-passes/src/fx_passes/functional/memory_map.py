@@ -194,19 +194,8 @@ def _source_of_view(node: Node) -> tuple[Node | None, bool]:
         )
         return (first, is_view_operator(first.target)) if is_view else (None, True)
     if isinstance(target, OpOverload) and target.is_view:
-        return first, is_view_operator(target) or _keeps_shape(node, first)
+        return first, is_view_operator(target)
     return (first, False) if returns_argument(target) else (None, True)
-
-
-def _keeps_shape(node: Node, source: Node) -> bool:
-    """Return whether a node is a reshape to the same shape, which never copies."""
-    x, y = value_of(source), value_of(node)
-    return (
-        node.target is aten.reshape.default
-        and isinstance(x, torch.Tensor)
-        and isinstance(y, torch.Tensor)
-        and statically_known_true(sym_eq(tuple(x.shape), tuple(y.shape)))
-    )
 
 
 def returns_argument(target: object) -> bool:

@@ -120,8 +120,7 @@ def _laid_out_as_before(match: Match) -> NoMatch | None:
     """Return why one reshape might return another layout than the operators it replaces.
 
     A reshape of a non-contiguous tensor returns a view if possible, and of a contiguous copy it
-    returns
-    contiguous values: a later `view` of the result may only fit the latter.
+    returns contiguous values: a later `view` of the result may only fit the latter.
     """
     views = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}  # noqa: SLF001
     x, y = match.tensor("x"), match.tensor("y")
@@ -154,8 +153,11 @@ def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
     x, y = match.tensor("x"), match.tensor("y")
     # A reshape of what is not contiguous may be a view, laid out otherwise than the copy was.
     as_before = is_dense(x) and sizes_equal(x.storage_offset(), y.storage_offset())
+    # `reinplace` writes through a view, but not through what may be a copy.
+    never_copies = is_dense(x) or shapes_equal(x.shape, y.shape)
+    operator = "aten::view" if never_copies else "aten::reshape"
     arguments = match.arguments("x", "shape")
-    return {"y": build.call("aten::reshape", *arguments, val=y if as_before else None)}
+    return {"y": build.call(operator, *arguments, val=y if as_before else None)}
 
 
 def remove_noops() -> tuple[Rule, ...]:
