@@ -290,7 +290,9 @@ def random_source(random: Random) -> str:
     def floating() -> str:
         # Kernels take one dtype, and fused ones give contiguous results whatever they are given.
         name = random.choice([name for name in names if name not in "ihq"])
-        return f"{name}.float().contiguous()" if name == "k" or name[0] == "t" else name
+        turned = any(line.startswith((f"{name}.t_", f"{name}.transpose_")) for line in lines)
+        laid_out = name != "k" and name[0] != "t" and not turned
+        return name if laid_out else f"{name}.float().contiguous()"
 
     for _ in range(random.randint(2, 6)):
         kind = random.random()
