@@ -184,6 +184,19 @@ def test_weight_whose_old_memory_is_kept_is_found_by_a_check(npu: NpuDevice) -> 
     assert kept.tolist() == [2.0] * 3
 
 
+def test_weight_that_is_negated_lazily_is_another_weight(npu: NpuDevice) -> None:
+    captured = Captured(npu)
+    number = torch.view_as_complex(torch.ones(3, 2).to("npu"))
+    captured.model.scale = number.imag
+    captured.graphed.release_all()
+    captured.capture()
+
+    captured.model.scale = number.conj().imag
+
+    with pytest.raises(ReplacedWeightError, match=r"1 of 3 .* scale is a negated tensor"):
+        captured.graphed.check_weights()
+
+
 def test_weights_of_another_function_are_those_that_the_caller_names(npu: NpuDevice) -> None:
     device, context = npu, GraphContext()
     weights: dict[str, Any] = {"table": torch.ones(3).to("npu")}

@@ -247,6 +247,21 @@ def test_new_result_with_other_strides_is_brought(
     assert replayed(step, context, x) == [3.0, 5.0, 7.0, 9.0]
 
 
+def test_lazily_negated_view_of_a_buffer_is_another_value(
+    device: GraphDevice, context: GraphContext, capture: Capture
+) -> None:
+    number = torch.view_as_complex(torch.tensor([[1.0, 2.0]], device=device.torch_device))
+    views = [number.imag, number.conj().imag]
+    chosen = [0]
+    held = eagerly(context, lambda: views[chosen[0]])
+    x = tensor(device, 1.0)
+    step = capture(lambda x: x + held(), x)
+    assert replayed(step, context, x) == [3.0]
+    chosen[0] = 1
+    with pytest.raises(EagerSegmentError, match=r"result is a negated tensor .* held elsewhere"):
+        replayed(step, context, x)
+
+
 def test_buffer_referenced_elsewhere_must_be_the_same(
     device: GraphDevice, context: GraphContext, capture: Capture
 ) -> None:

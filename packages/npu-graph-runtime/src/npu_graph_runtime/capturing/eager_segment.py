@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.fresh_memory import memory_held_alone, memory_of
 from npu_graph_runtime.capturing.marked_call import MarkedCall
 from npu_graph_runtime.capturing.plain_values import is_plain, same_value, snapshot
 from npu_graph_runtime.capturing.tensor_leaves import leaves, map_tensors, tensor_leaves
-from npu_graph_runtime.capturing.weak_tensor import weak_tensor
+from npu_graph_runtime.capturing.weak_tensor import lazy_bits, weak_tensor
 from npu_graph_runtime.errors import EagerSegmentError
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class EagerSegment:
     def _bring(self, path: str, expected: Tensor, now: object) -> None:
         if not isinstance(now, Tensor) or not _alike(now, expected):
             raise self._error(f"{path} is {_described(now)}, expected {_described(expected)}")
-        if now.data_ptr() == expected.data_ptr() and now.stride() == expected.stride():
+        if _layout(now) == _layout(expected):
             return
         if memory_of(expected) not in self._fresh:
             raise self._error(
@@ -159,8 +158,9 @@ def _shared_memory(values: list[object]) -> list[tuple[object, ...]]:
     return shared if len(first) < len(shared) else []
 
 
-def _layout(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...], torch.dtype]:
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+def _layout(tensor: Tensor) -> tuple[object, ...]:
+    bits = (tensor.is_conj(), tensor.is_neg())
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, bits
 
 
 def _alike(now: Tensor, expected: Tensor) -> bool:
@@ -175,6 +175,6 @@ def _described(value: object) -> str:
     if not isinstance(value, Tensor):
         return f"{value!r}"
     return (
-        f"a tensor of {value.dtype}, shape {tuple(value.shape)}, stride {value.stride()} on "
-        f"{value.device} at {value.data_ptr():#x}"
+        f"a {lazy_bits(value)}tensor of {value.dtype}, shape {tuple(value.shape)}, stride "
+        f"{value.stride()} on {value.device} at {value.data_ptr():#x}"
     )

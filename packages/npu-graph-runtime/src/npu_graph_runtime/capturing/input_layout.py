@@ -15,6 +15,7 @@ from npu_graph_runtime.capturing.plain_values import (
     snapshot,
 )
 from npu_graph_runtime.capturing.tensor_leaves import leaves
+from npu_graph_runtime.capturing.weak_tensor import lazy_bits
 from npu_graph_runtime.errors import InputAddressError
 from npu_graph_runtime.torch_internals import layout_guard
 
@@ -209,7 +210,7 @@ class _PythonComparison:
         self._dtypes = [tensor.dtype for tensor in tensors]
         # Few tensors have one, and asking takes time.
         has_bits = any(tensor.is_complex() or tensor.is_neg() for tensor in tensors)
-        self._lazy_bits = [_lazy_bits(tensor) for tensor in tensors] if has_bits else None
+        self._lazy_bits = [lazy_bits(tensor) for tensor in tensors] if has_bits else None
         # Made when they were compared for the first time, in the modes of torch that hold there.
         self._guard: Callable[..., bool] | None = None
         self._guards_left = _GUARDS if tensors else 0
@@ -255,7 +256,7 @@ class _PythonComparison:
                 and [tensor.dtype for tensor in tensors] == self._dtypes
                 and (
                     self._lazy_bits is None
-                    or [_lazy_bits(tensor) for tensor in tensors] == self._lazy_bits
+                    or [lazy_bits(tensor) for tensor in tensors] == self._lazy_bits
                 )
                 and self._holds_others(values)
             )
@@ -271,10 +272,6 @@ class _PythonComparison:
             type(values[index]) is kind and (not is_compared or same_value(values[index], value))
             for index, kind, is_compared, value in self._others_at
         )
-
-
-def _lazy_bits(tensor: Tensor) -> tuple[bool, bool]:
-    return tensor.is_conj(), tensor.is_neg()
 
 
 def _never(values: tuple[object, ...] | None) -> bool:
@@ -307,8 +304,7 @@ def _baked_leaves(value: object, path: str) -> Iterator[tuple[str, _Baked]]:
     for leaf_path, leaf in leaves(value, path):
         if isinstance(leaf, Tensor):
             shape, stride = tuple(leaf.shape), leaf.stride()
-            lazily = "conjugated " * leaf.is_conj() + "negated " * leaf.is_neg()
-            text = f"a {lazily}tensor of {leaf.dtype}, shape {shape}, stride {stride}"
+            text = f"a {lazy_bits(leaf)}tensor of {leaf.dtype}, shape {shape}, stride {stride}"
             yield leaf_path, _Baked(f"{text} at {leaf.data_ptr():#x}", None, is_tensor=True)
         elif is_plain(leaf):
             text = f"{leaf!r} ({type(leaf).__name__})"

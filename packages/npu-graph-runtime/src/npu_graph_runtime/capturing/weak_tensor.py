@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from npu_graph_runtime.device import TaskDevice
 
 
+def lazy_bits(tensor: Tensor) -> str:
+    """Return how the values of a tensor differ from its memory, for comparisons and messages."""
+    return "conjugated " * tensor.is_conj() + "negated " * tensor.is_neg()
+
+
 def weak_tensor(tensor: Tensor, device: TaskDevice) -> Tensor:
     """Return a weak reference that is lazily conjugated or negated if the tensor is.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from torch import Tensor, nn
 
 from npu_graph_runtime.capturing.fresh_memory import refers_to
+from npu_graph_runtime.capturing.weak_tensor import lazy_bits
 from npu_graph_runtime.errors import ReplacedWeightError
 
 if TYPE_CHECKING:
@@ -31,16 +32,18 @@ class TensorPlace(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+    lazy_bits: str
 
     @classmethod
     def of(cls, tensor: Tensor) -> TensorPlace:
         """Return the place of a tensor."""
-        return cls(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        layout = (tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        return cls(tensor.data_ptr(), *layout, lazy_bits(tensor))
 
     def __str__(self) -> str:
         return (
-            f"a tensor of {self.dtype}, shape {self.shape}, stride {self.stride} at "
-            f"{self.address:#x}"
+            f"a {self.lazy_bits}tensor of {self.dtype}, shape {self.shape}, stride {self.stride} "
+            f"at {self.address:#x}"
         )
 
 
