@@ -76,6 +76,19 @@ def test_all_memory_is_an_input_once_and_none_is_a_constant() -> None:
     assert len(call.graph_module.graph.find_nodes(op="placeholder")) == len(addresses)
 
 
+def test_lazily_conjugated_and_negated_views_are_inputs_of_their_own() -> None:
+    number = torch.tensor([1 + 2j, 3 - 4j])
+    conjugate, imaginary, negated = number.conj(), number.imag, number.conj().imag
+
+    def step() -> list[Tensor]:
+        return [number + 0, conjugate + 0, imaginary + 0, negated + 0]
+
+    call = fx_passes.trace_call(step)
+    assert all(map(torch.equal, call.run(), step()))
+    number.mul_(2)
+    assert all(map(torch.equal, call.run(), step()))
+
+
 def test_inputs_that_show_one_storage_share_memory_in_the_analysis() -> None:
     pool, other = torch.zeros(4, 8), torch.zeros(8)
     first, second = pool[0], pool[1]

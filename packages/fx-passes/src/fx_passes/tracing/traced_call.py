@@ -154,8 +154,10 @@ def _lift(module: GraphModule, mode: FakeTensorMode) -> list[Tensor]:
     given: list[Tensor] = []
     for node in held:
         tensor = getattr(module, str(node.target))
-        # The same memory is one input, whatever objects showed it.
-        key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+        # The same memory is one input, whatever objects showed it. A lazily conjugated or negated
+        # view shows other values there.
+        layout = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+        key = (*layout, tensor.is_conj(), tensor.is_neg())
         if key not in lifted:
             with graph.inserting_before(first):
                 made = lifted[key] = graph.placeholder(f"memory_{len(given)}")
