@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
+import importlib
+import pickle
 import threading
 import warnings
 from collections import OrderedDict
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from npu_graph_runtime import (
     EagerReason,
@@ -151,6 +154,67 @@ def test_same_tensor_twice_is_the_same_object_in_the_function(device: GraphDevic
         assert torch.equal(step(x, x), x * 2)
         assert torch.equal(step(x, y), x + y)
     assert step.num_graphs == 2
+
+
+@pytest.mark.parametrize("is_parameter", [False, True])
+def test_parameters_and_their_gradients_are_what_the_function_sees(
+    device: GraphDevice, *, is_parameter: bool
+) -> None:
+    def function(x: Tensor) -> Tensor:
+        return x * (2 if isinstance(x, nn.Parameter) else 3) + (5 if x.requires_grad else 7)
+
+    step: Graphed = graphed(function, device=device)
+    for seed in range(3):
+        x = numbers(device, 4, seed=seed)
+        for y in (x, nn.Parameter(x, requires_grad=is_parameter), x.clone().requires_grad_()):
+            assert torch.equal(step(y), function(y))
+    assert (step.counters.captured, step.counters.replayed) == (3, 6)
+
+
+class Row(list[Tensor]):
+    scale = 1.0
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: Row([x]), lambda x: Batch(x, [])])
+def test_arguments_with_attributes_of_their_own_run_eagerly(
+    device: GraphDevice, make: Callable[[Tensor], Any]
+) -> None:
+    def function(value: Any) -> Tensor:
+        x = value.tokens if isinstance(value, Batch) else value
+        x = value[0] if isinstance(value, Row) else x
+        return x * getattr(value, "scale", 1.0)
+
+    step: Graphed = graphed(function, device=device)
+    plain, scaled = make(numbers(device, 4)), make(numbers(device, 4))
+    for _ in range(2):
+        assert torch.equal(step(plain), function(plain))
+    scaled.scale = 2.0
+    with pytest.warns(RuntimeWarning, match=r"args\[0\].*an attribute of its own \(scale\)"):
+        assert torch.equal(step(scaled), function(scaled))
+    scaled.scale = 3.0
+    assert torch.equal(step(scaled), function(scaled))
+    assert torch.equal(step(plain), function(plain))
+    assert (step.counters.captured, step.counters.replayed) == (1, 2)
+
+
+def test_cached_properties_and_marks_of_dynamo_are_no_attributes(device: GraphDevice) -> None:
+    dynamo = importlib.import_module("torch._dynamo")
+
+    @dataclasses.dataclass
+    class Lengths:
+        values: Tensor
+
+        @functools.cached_property
+        def number(self) -> int:
+            return len(self.values)
+
+    step: Graphed = graphed(lambda lengths: lengths.values * lengths.number, device=device)
+    for seed in range(3):
+        lengths = Lengths(numbers(device, 4, seed=seed))
+        dynamo.mark_dynamic(lengths.values, 0)
+        assert torch.equal(step(lengths), lengths.values * 4)
+        assert torch.equal(step(lengths), lengths.values * 4)
+    assert step.counters.replayed == 5
 
 
 def test_calls_of_several_signatures_in_any_order(device: GraphDevice) -> None:
@@ -326,6 +390,17 @@ class TestWrites:
         one = torch.ones(4, device=device.torch_device)
         assert [step(one)[0].item() for _ in range(4)] == [2, 4, 6, 8]
         assert_captured(step, replayed=3)
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused_by_name(fake: FakeDevice, make: Callable[[object], object]) -> None:
+    step: Graphed = graphed(torch.relu, device=fake, name="relu")
+    x = numbers(fake, 4)
+    for _ in range(2):
+        step(x)
+    with pytest.raises(TypeError, match=r"graphed function 'relu'.*call graphed\(\) on"):
+        make(step)
+    assert torch.equal(step(x), x.relu())
 
 
 def refused(step: Graphed, *args: Any, **kwargs: Any) -> Any:

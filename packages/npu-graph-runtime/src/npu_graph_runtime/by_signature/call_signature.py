@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ _HASHED = frozenset(
     {int, bool, str, bytes, type(None), range, torch.dtype, torch.device, torch.layout}
     | {torch.memory_format, torch.Size}
 )
+# They say how to compile a tensor, such as `mark_dynamic`.
+_MARKS_OF_DYNAMO = ("_dynamo_", "_has_dynamo_", "_specialize_on")
 
 
 class Flattened(NamedTuple):
@@ -41,13 +44,13 @@ def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flattened:
     """Flatten the arguments of a call.
 
     Raises:
-        UnsupportedInputError: A value is neither a tensor, nor a container, nor plain. The error
-            has no path; :func:`unsupported` returns it.
+        UnsupportedInputError: A value is neither a tensor, nor a container, nor plain, or it has
+            attributes besides. The error has no path; :func:`unsupported` returns it.
     """
     structure: list[Hashable] = [len(args)]
     tensors: list[Tensor] = []
     for value in args:
-        if type(value) in _TENSORS:
+        if type(value) in _TENSORS and not value.__dict__:
             tensors.append(value)
             structure.append(Tensor)
         else:
@@ -63,6 +66,7 @@ def layouts(tensors: list[Tensor]) -> tuple[Hashable, ...]:
     found: list[Hashable] = []
     for tensor in tensors:
         found += (
+            type(tensor),
             tensor.shape,
             tensor.stride() if tensor.layout is torch.strided else tensor.layout,
             tensor.dtype,
@@ -93,8 +97,12 @@ def unsupported(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     named = {f"args[{index}]": value for index, value in enumerate(args)} | dict(kwargs)
     for name, value in named.items():
         for path, leaf in leaves(value, name):
-            if not _is_supported(leaf):
-                return f"{path} is of type {type(leaf).__name__}"
+            problem = _problem(leaf)
+            if problem is not None:
+                return f"{path} is {problem}"
+        problem = _problem(value)
+        if problem is not None:
+            return f"{name} is or holds {problem}"
     return "an argument cannot be hashed"
 
 
@@ -115,18 +123,39 @@ def rebuilt(value: Any, tensors: Iterator[Tensor]) -> Any:
     return snapshot(value)
 
 
-def _is_supported(value: object) -> bool:
+def _problem(value: object) -> str | None:
     try:
         _add(value, [], [])
-    except UnsupportedInputError:
-        return False
-    return True
+    except UnsupportedInputError as error:
+        return str(error)
+    return None
+
+
+def _require_no_attributes(value: Any) -> None:
+    """Reject what a buffer or a container that is rebuilt from its items would not have.
+
+    Raises:
+        UnsupportedInputError: An object has attributes that are neither items nor fields.
+    """
+    stored = getattr(value, "__dict__", None)
+    if not stored:
+        return
+    kind = type(value)
+    known: set[Any] = set(value) if isinstance(value, dict) else set()
+    if dataclasses.is_dataclass(value):
+        known.update(field.name for field in dataclasses.fields(value))
+    for name in stored.keys() - known:
+        # A cached property is computed again.
+        is_derived = isinstance(getattr(kind, name, None), functools.cached_property)
+        if not (is_derived or name.startswith(_MARKS_OF_DYNAMO)):
+            raise UnsupportedInputError(f"a {kind.__name__} with an attribute of its own ({name})")
 
 
 def _add(value: Any, structure: list[Hashable], tensors: list[Tensor]) -> None:
     """Flatten one value, as `leaves` does."""
     kind: Any = type(value)
     if kind in _TENSORS:
+        _require_no_attributes(value)
         tensors.append(value)
         structure.append(Tensor)
     elif kind in _HASHED or isinstance(value, enum.Enum):
@@ -135,16 +164,19 @@ def _add(value: Any, structure: list[Hashable], tensors: list[Tensor]) -> None:
         # Zeros of two signs are equal, and NaN is equal to nothing.
         structure += (float, value.hex())
     elif isinstance(value, (list, tuple)):
+        _require_no_attributes(value)
         structure += (kind, len(value))
         for item in value:
             _add(item, structure, tensors)
     elif isinstance(value, dict):
+        _require_no_attributes(value)
         structure += (kind, len(value))
         for key, item in value.items():
             kind = type(key)
             structure += (kind, key)
             _add(item, structure, tensors)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        _require_no_attributes(value)
         structure.append(kind)
         for field in dataclasses.fields(value):
             _add(getattr(value, field.name), structure, tensors)
@@ -154,7 +186,7 @@ def _add(value: Any, structure: list[Hashable], tensors: list[Tensor]) -> None:
 
 def _add_rare(value: Any, kind: Any, structure: list[Hashable]) -> None:
     if isinstance(value, Tensor) or not is_plain(value):
-        raise UnsupportedInputError(f"a value of type {kind.__name__}")
+        raise UnsupportedInputError(f"of type {kind.__name__}")
     if isinstance(value, complex):
         structure += (kind, value.real.hex(), value.imag.hex())
     elif kind is slice:
@@ -175,6 +207,6 @@ def _add_rare(value: Any, kind: Any, structure: list[Hashable]) -> None:
         try:
             hash(value)
         except TypeError as error:
-            raise UnsupportedInputError(f"a value of type {kind.__name__}") from error
+            raise UnsupportedInputError(f"of type {kind.__name__}") from error
         structure.append(kind)
         structure.append(value)

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from npu_graph_runtime.by_signature.call_signature import flatten, rebuilt
 from npu_graph_runtime.capturing.fresh_memory import bytes_of, memory_of
@@ -205,9 +205,13 @@ def _require_copied(tensor: Tensor, device: GraphDevice) -> None:
 def _buffer(tensor: Tensor) -> Tensor:
     # Tensors of inference mode could be written in that mode only.
     with torch.inference_mode(mode=False):
-        return torch.empty_strided(
+        buffer = torch.empty_strided(
             tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
         )
+        # What the function may ask of it in Python.
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(buffer, requires_grad=tensor.requires_grad)
+        return buffer.requires_grad_(tensor.requires_grad)
 
 
 def _expanded(tensor: Tensor) -> tuple[int, ...]:

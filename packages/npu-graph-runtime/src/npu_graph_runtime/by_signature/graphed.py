@@ -19,7 +19,7 @@ import itertools
 import threading
 import traceback
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -193,6 +193,17 @@ class Graphed:
 
     def __repr__(self) -> str:
         return f"Graphed({self._name!r}, {len(self._entries)} of at most {self._most} graphs)"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse `copy`, `deepcopy` and `pickle`: a copy would share graphs, or have none.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"copying or pickling the graphed function {self._name!r}: its graphs belong to this "
+            "object; call graphed() on the function, or on the copied method, once more"
+        )
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
