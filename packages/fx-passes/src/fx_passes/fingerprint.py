@@ -104,7 +104,8 @@ class _Reader:
         held = [
             *(function.__defaults__ or ()),
             *(function.__kwdefaults__ or {}).items(),
-            *_cells(function),
+            # Comparing tells an empty cell, whose contents cannot be read, from others.
+            *(each.cell_contents for each in function.__closure__ or () if each != CellType()),
         ]
         read = [f"{name}={self._global(value, function)}" for name, value in _globals(function)]
         return (
@@ -138,12 +139,6 @@ def _package(module: str | None) -> str:
     return (module or "").partition(".")[0]
 
 
-def _cells(function: FunctionType) -> list[object]:
-    # Comparing tells an empty cell, whose contents cannot be read, from others.
-    cells = function.__closure__ or ()
-    return [cell.cell_contents for cell in cells if cell != CellType()]
-
-
 def _globals(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Yield the module globals that a function reads, also through modules that it imports."""
     if _package(function.__module__) in _VERSIONED:
@@ -154,16 +149,12 @@ def _globals(function: FunctionType) -> Iterator[tuple[str, object]]:
             continue
         value = function.__globals__[name]
         yield name, value
-        if isinstance(value, ModuleType) and not _has_version(value.__name__):
+        versioned = _VERSIONED | sys.stdlib_module_names
+        if isinstance(value, ModuleType) and _package(value.__name__) not in versioned:
             held = vars(value)
             for attribute in names:
                 if attribute in held and not isinstance(held[attribute], ModuleType):
                     yield f"{name}.{attribute}", held[attribute]
-
-
-def _has_version(module: str) -> bool:
-    package = _package(module)
-    return package in _VERSIONED or package in sys.stdlib_module_names
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -107,7 +107,14 @@ class RulePass(GraphPass):
             graph_module.graph, self.rules, weights_are_prepared=self.weights_are_prepared
         )
         modified = any(report.matches for report in reports)
-        detail = "" if modified else _spelling_hint(graph_module)
+        detail = ""
+        # Rules need a graph that is normalised.
+        others = [] if modified else spelled_otherwise(graph_module.graph)
+        if others:
+            detail = (
+                f"{len(others)} nodes are not in normal form and match nothing, such as "
+                f"`{others[0].name}`; put a NormalizePass before this pass"
+            )
         return PassReport(name=self.name, modified=modified, detail=detail, rules=reports)
 
 
@@ -172,14 +179,3 @@ def rules_problem(rules: object) -> str | None:
         if not isinstance(each, Rule):
             return f"`rules[{position}]` must be a Rule, found {each!r}"
     return None
-
-
-def _spelling_hint(graph_module: GraphModule) -> str:
-    """Return a hint if a graph is not normalised, as rules require."""
-    others = spelled_otherwise(graph_module.graph)
-    if not others:
-        return ""
-    return (
-        f"{len(others)} nodes are not in normal form and match nothing, such as "
-        f"`{others[0].name}`; put a NormalizePass before this pass"
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch.fx.node import map_arg
@@ -11,18 +10,6 @@ from fx_passes.torch_internals import calling_convention
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
-    from torch.fx.node import Argument
-
-
-@dataclass(frozen=True)
-class _Record:
-    node: Node
-    name: str
-    op: str
-    target: object
-    args: tuple[Argument, ...]
-    kwargs: dict[str, Argument]
-    meta: dict[str, object]
 
 
 class GraphSnapshot:
@@ -33,9 +20,7 @@ class GraphSnapshot:
         self._graph = graph_module.graph
         self._code = calling_convention(graph_module.graph)
         self._records = [
-            _Record(
-                node, node.name, node.op, node.target, node.args, dict(node.kwargs), dict(node.meta)
-            )
+            (node, node.name, node.op, node.target, node.args, dict(node.kwargs), dict(node.meta))
             for node in graph_module.graph.nodes
         ]
 
@@ -51,16 +36,14 @@ class GraphSnapshot:
             graph.erase_node(node)
         graph.set_codegen(self._code)
         restored: dict[Node, Node] = {}
-        for record in self._records:
-            node = graph.create_node(record.op, record.target)  # type: ignore[arg-type]
+        for old, name, op, target, _, _, meta in self._records:
+            node = restored[old] = graph.create_node(op, target)
             # The namespace of the graph still knows the names as taken.
-            node.name = record.name
-            node.meta = dict(record.meta)
-            node.type = record.node.type
-            restored[record.node] = node
+            node.name = name
+            node.meta = dict(meta)
+            node.type = old.type
         # Arguments come last, so that a graph in the wrong order is put back as well.
-        for record in self._records:
-            node = restored[record.node]
-            node.args = map_arg(record.args, restored.__getitem__)
-            node.kwargs = map_arg(record.kwargs, restored.__getitem__)
+        for old, _, _, _, args, kwargs, _ in self._records:
+            restored[old].args = map_arg(args, restored.__getitem__)
+            restored[old].kwargs = map_arg(kwargs, restored.__getitem__)
         self._graph_module.graph = graph

@@ -16,8 +16,8 @@ import torch
 import npu_compile
 from fx_passes import Pipeline
 from npu_compile.caching import cache_key
-from npu_compile.caching.cache_entry import CacheEntry
 from npu_compile.caching.cache_folder import CacheFolder
+from npu_compile.caching.stored_graph import CacheEntry
 from npu_graph_runtime import FakeDevice
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fx_passes.dialects.vllm_ascend_collectives import collective_rules
-from fx_passes.dialects.vllm_ascend_norms import norm_rules
-from fx_passes.dialects.vllm_ascend_quantize import quantize_rules
+from fx_passes.dialects.vllm_ascend_norms import norm_rules, quantize_rules
 from fx_passes.dialects.vllm_ir_norms import ir_norm_rules
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from fx_passes.fusions.norms.rms_norm_mx_quant import (
     norm_mx_problem,
 )
 from fx_passes.fusions.quantized import MX_QUANTIZE, mx_quantized, row_quantized
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import combine, given
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.rewriting.rule import Rule
@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.rule import Check, Pattern
 
 
-GATHER = "vllm::maybe_all_gather_and_maybe_unpad"
+_GATHER = "vllm::maybe_all_gather_and_maybe_unpad"
 _NORM = "_C_ascend::npu_add_rms_norm_bias"
+_QUANTIZE = "vllm::quantize"
+_QINT8 = 12
 _REDUCED = ("vllm.all_reduce.default", "_c10d_functional.wait_tensor.default")
 
 
@@ -58,12 +60,12 @@ def _engine_norm(
     return added[0], {"total": added[2]}
 
 
-def gathered(rows: Tensor, gather: bool, experts: bool) -> Linked:
+def _gathered(rows: Tensor, gather: bool, experts: bool) -> Linked:
     """Gather rows in a pattern; a link of `combine`."""
     return torch.ops.vllm.maybe_all_gather_and_maybe_unpad(rows, gather, experts), {}
 
 
-def quantized(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
+def _quantized(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
     """Quantise by given scales in a pattern, as the engine writes it; a link of `combine`."""
     return None, {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
 
@@ -80,6 +82,13 @@ def _two_static(
     quantize = torch.ops.vllm.quantize
     first = quantize(rows, scale, reciprocal, offset)
     return None, {"quantized": first, "second": quantize(rows, scale2, reciprocal2, offset2)}
+
+
+def _gathering_problem(match: Match) -> NoMatch | None:
+    dimensions = match.tensor("x").dim()
+    if "gather" in match.bound and dimensions < 2:
+        return NoMatch(f"`x` has {dimensions} dimension, along which it is gathered and quantised")
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +118,12 @@ class _Ending:
             patterns=patterns,
             check=self._problem,
             rewrite=self._rewrite,
-            operators=(norm, GATHER, *self.operators),
+            operators=(norm, _GATHER, *self.operators),
             numerics="rounding",
         )
 
     def _problem(self, match: Match) -> NoMatch | None:
-        if "gather" in match.bound and match.tensor("x").dim() < 2:
-            return NoMatch("`x` has 1 dimension, along which it is gathered and quantised")
-        return self.check(match)
+        return _gathering_problem(match) or self.check(match)
 
     def _rewrite(self, match: Match, build: GraphBuilder) -> dict[str, Node]:
         """Build the kernel, and the gathering of its results if the match gathers."""
@@ -135,7 +142,7 @@ class _Ending:
         for name in (name for name in results if name in match.needed):
             node = build.element(fused, results[name])
             if "gather" in bound and name in moved:
-                node = build.call(GATHER, node, bound["gather"], bound["experts"], val=moved[name])
+                node = build.call(_GATHER, node, bound["gather"], bound["experts"], val=moved[name])
             replaced[name] = node
         return replaced
 
@@ -180,11 +187,11 @@ def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 _STATIC = _Ending(
     name="quantize",
-    closing=quantized,
+    closing=_quantized,
     check=static_quant_problem,
     kernel=build_static_quant,
     results=MappingProxyType({"quantized": 0, "total": 2}),
-    operators=("vllm::quantize", "npu::npu_add_rms_norm_quant"),
+    operators=(_QUANTIZE, "npu::npu_add_rms_norm_quant"),
 )
 _TWO_STATIC = replace(
     _STATIC,
@@ -222,15 +229,15 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
     rules: list[Rule] = []
     for ending in (_TWO_STATIC, _STATIC, _DYNAMIC, _MX):
         closing = ending.closing
-        own = (combine(_engine_norm, closing), combine(_engine_norm, gathered, closing))
+        own = (combine(_engine_norm, closing), combine(_engine_norm, _gathered, closing))
         rules.append(ending.rule("norm", own, _NORM))
         # The form if vLLM-Ascend runs without operators of its own.
-        plain = [combine(joined, gathered, closing)]
-        if "vllm::quantize" in ending.operators:
+        plain = [combine(joined, _gathered, closing)]
+        if _QUANTIZE in ending.operators:
             # Other quantisations after such a norm are no words of the engine.
             plain.append(combine(joined, closing))
         rules.append(ending.rule("plain_norm", tuple(plain), "npu::npu_add_rms_norm"))
-    first = (combine(alone, gathered, mx_quantized),)
+    first = (combine(alone, _gathered, mx_quantized),)
     rules.append(_FIRST_MX.rule("gathered_first_norm", first, "npu::npu_rms_norm"))
     rules.append(
         Rule(
@@ -245,3 +252,36 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
         )
     )
     return tuple(rules)
+
+
+def _rewrite_gathered(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    known = match.tensor("quantized")
+    shard = known.new_empty(match.tensor("x").shape)
+    own = build.call(_QUANTIZE, *match.arguments("x", "scale", "reciprocal", "offset"), val=shard)
+    gathering = match.arguments("gather", "experts")
+    return {"quantized": build.call(_GATHER, own, *gathering, val=known)}
+
+
+def _rewrite_quantize(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    arguments = (*match.arguments("x", "reciprocal", "offset"), _QINT8, -1)
+    value = match.value("quantized")
+    return {"quantized": build.call("npu::npu_quantize", *arguments, div_mode=False, val=value)}
+
+
+def quantize_rules() -> tuple[Rule, ...]:
+    """Return the rules for `vllm::quantize` that no norm takes in."""
+    return (
+        Rule(
+            name="vllm_ascend_gathered_quantize",
+            patterns=(combine(given, _gathered, _quantized),),
+            check=_gathering_problem,
+            rewrite=_rewrite_gathered,
+            operators=(_QUANTIZE, _GATHER),
+        ),
+        Rule(
+            name="vllm_ascend_quantize",
+            patterns=(combine(given, _quantized),),
+            rewrite=_rewrite_quantize,
+            operators=(_QUANTIZE, "npu::npu_quantize"),
+        ),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,13 +31,6 @@ _ASK_FOR_SIZES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class _Place:
-    root: Node
-    # Whether the value is that memory for sure, and not perhaps a copy of it.
-    certain: bool
-
-
 class MemoryMap:
     """Follows views from the value that owns memory to those of a part of it.
 
@@ -48,7 +40,8 @@ class MemoryMap:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._places: dict[Node, _Place] = {}
+        # What owns the memory of a value, and whether it shows that for sure, and no copy of it.
+        self._places: dict[Node, tuple[Node, bool]] = {}
         self._members: dict[Node, list[Node]] = {}
         self._elements: dict[object, Node] = {}
         self._regions: dict[Node, torch.Tensor | None] = {}
@@ -63,30 +56,29 @@ class MemoryMap:
             source = self._elements.setdefault(node.args, node)
             source = None if source is node else source
         if source is None:
-            self._places[node] = _Place(node, certain=True)
+            self._places[node] = node, True
         else:
-            place = self._places[source]
-            self._places[node] = _Place(place.root, certain=certain and place.certain)
-        self._members.setdefault(self._places[node].root, []).append(node)
+            root, sure = self._places[source]
+            self._places[node] = root, certain and sure
+        self._members.setdefault(self.root(node), []).append(node)
 
     def root(self, node: Node) -> Node:
         """Return the node that owns the memory which a node shows."""
-        return self._places[node].root
+        return self._places[node][0]
 
     def certain(self, node: Node) -> bool:
         """Return whether a node shows the memory of its root for sure, and no copy of it."""
-        return self._places[node].certain
+        return self._places[node][1]
 
     def share(self, node: Node, memory: Node) -> None:
         """Take note that a node, and so its views, are the memory of another from now on."""
         region = self.region(memory)
         members = self._members.pop(node)
-        place = self._places[memory]
+        root, certain = self._places[memory]
         for member in members:
-            certain = place.certain and self._places[member].certain
-            self._places[member] = _Place(place.root, certain=certain)
+            self._places[member] = root, certain and self.certain(member)
             self._regions.pop(member, None)
-        self._members[place.root] += members
+        self._members[root] += members
         self._regions[node] = region
 
     def views(self, node: Node) -> Iterator[Node]:
@@ -113,16 +105,12 @@ class MemoryMap:
         None where that is not known.
         """
         if node not in self._regions:
-            self._regions[node] = self._find_region(node)
+            source, _ = _source_of_view(node)
+            found = node.meta.get("val")
+            if source is not None:
+                found = self.run_view(node, self._layout(source))
+            self._regions[node] = found if isinstance(found, torch.Tensor) else None
         return self._regions[node]
-
-    def _find_region(self, node: Node) -> torch.Tensor | None:
-        source, _ = _source_of_view(node)
-        if source is None:
-            value = node.meta.get("val")
-            return value if isinstance(value, torch.Tensor) else None
-        found = self.run_view(node, self._layout(source))
-        return found if isinstance(found, torch.Tensor) else None
 
     def _layout(self, node: Node) -> object:
         """Return the region of a node, or a list of them for a view that has several parts."""
@@ -167,10 +155,22 @@ def same_layout(left: object, right: object) -> bool:
         return False
     return (
         left.dtype == right.dtype
-        and statically_known_true(sym_eq(tuple(left.shape), tuple(right.shape)))
-        and statically_known_true(sym_eq(left.stride(), right.stride()))
+        and same_size(left, right)
+        and same_strides(left, right)
         and statically_known_true(sym_eq(left.storage_offset(), right.storage_offset()))
     )
+
+
+def same_size(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return whether two fake tensors surely have equal sizes."""
+    return statically_known_true(sym_eq(tuple(left.shape), tuple(right.shape)))
+
+
+def same_strides(left: object, right: object) -> bool:
+    """Return whether two fake tensors surely have equal strides."""
+    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
+        return False
+    return statically_known_true(sym_eq(left.stride(), right.stride()))
 
 
 def is_view_operator(target: object) -> bool:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from fx_passes.functional.memory_map import (
     MemoryMap,
     is_view_operator,
     returns_argument,
     same_layout,
+    same_size,
+    same_strides,
 )
 from fx_passes.functional.mutable_calls import MutableCall, auto_functionalized_v2
 from fx_passes.graph_argument import nodes_in
@@ -135,7 +137,7 @@ class _Reinplacer:
         value, region = node.meta.get("val"), self._map.region(base)
         if not isinstance(value, torch.Tensor) or region is None:
             return
-        if value.dtype != region.dtype or not _same_size(value, region):
+        if value.dtype != region.dtype or not same_size(value, region):
             self._miss(node, f"its dtype or shape is not that of `{base.name}`")
             return
         rest = nodes_in((others, node.kwargs))
@@ -194,7 +196,7 @@ class _Reinplacer:
             others = [each for each in call.bases if each is not base]
             problem = self._problem(node, new, base, (*call.read, *others))
             region = self._map.region(base)
-            if problem is None and not _same_strides(base.meta.get("val"), region):
+            if problem is None and not same_strides(base.meta.get("val"), region):
                 problem = f"the memory of `{base.name}` is laid out otherwise than its value"
             if problem is None:
                 memory.append(base)
@@ -253,14 +255,15 @@ class _Reinplacer:
         for reader, read in memory.readers(memory.members(root)):
             if reader is node or reader < node:
                 continue
-            if new is not None and self._covers(reader, read, new, base):
+            # A scatter may read everything except the part that it would replace.
+            if (
+                new is not None
+                and reader.args[:1] == (read,)
+                and self._place_in_time(reader, new, base) is not None
+            ):
                 continue
             return reader
         return None
-
-    def _covers(self, reader: Node, read: Node, new: Node, base: Node) -> bool:
-        """Return whether a scatter reads everything except the part that it would replace."""
-        return reader.args[:1] == (read,) and self._place_in_time(reader, new, base) is not None
 
     def _place_in_time(self, node: Node, new: Node, base: Node) -> object:
         """Return where a value would be in memory if the new value were written over `base`.
@@ -287,7 +290,7 @@ class _Reinplacer:
         return self._map.region(first) if same_layout(replaced, now) else None
 
     def _views_fit(self, new: Node, base: Node) -> bool:
-        if _same_strides(new.meta.get("val"), self._map.region(base)):
+        if same_strides(new.meta.get("val"), self._map.region(base)):
             return True
         for view in self._map.views(new):
             if any(user.target in _DEPENDS_ON_STRIDES for user in view.users):
@@ -362,16 +365,6 @@ def _carried(node: Node) -> dict[str, object]:
     return {key: value for key, value in node.meta.items() if key != "val"}
 
 
-def _same_size(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return statically_known_true(sym_eq(tuple(left.shape), tuple(right.shape)))
-
-
-def _same_strides(left: object, right: object) -> bool:
-    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
-        return False
-    return statically_known_true(sym_eq(left.stride(), right.stride()))
-
-
 def _overlaps_itself(value: torch.Tensor) -> bool:
     """Return whether two elements may be the same memory, as those of an expanded tensor are."""
     return not all(
@@ -382,6 +375,4 @@ def _overlaps_itself(value: torch.Tensor) -> bool:
 
 def _is_dense(value: object) -> bool:
     """Return whether a clone has the strides of the tensor itself, surely."""
-    return isinstance(value, torch.Tensor) and statically_known_true(
-        sym_eq(torch.empty_like(value).stride(), value.stride())
-    )
+    return isinstance(value, torch.Tensor) and same_strides(torch.empty_like(value), value)

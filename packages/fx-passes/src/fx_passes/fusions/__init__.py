@@ -25,9 +25,9 @@ from fx_passes.fusions.norms.rms_norm_mx_quant import (
     fuse_rms_norm_dynamic_mx_quant,
 )
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
+from fx_passes.fusions.parallel.collectives import ParallelGroup
 from fx_passes.fusions.parallel.gathered_shard import remove_gather_of_own_shard
 from fx_passes.fusions.parallel.matmul_all_reduce import fuse_matmul_all_reduce
-from fx_passes.fusions.parallel.parallel_group import ParallelGroup
 from fx_passes.fusions.parallel.sequence_parallel import shard_all_reduce_norm
 
 __all__ = [

@@ -15,7 +15,7 @@ from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.graph_pass import GraphPass
 from fx_passes.memory import PREPARED_VALUES, AliasAnalysis, EffectTable, escapes
 from fx_passes.reports.report import PassReport
-from fx_passes.rewriting.weights import is_prepared_weight
+from fx_passes.rewriting.cost import is_prepared_weight
 from fx_passes.torch_internals import FakeTensor
 
 if TYPE_CHECKING:
@@ -57,106 +57,88 @@ class FoldConstantsPass(GraphPass):
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Fold the constants."""
-        found = _Foldable.of(graph_module, inputs=self.watches)
-        if found.held:
-            (found.prepare if self.watches else found.hold)(graph_module)
-        detail = f"{len(found.gone)} calls computed when weights change, not at every step"
-        return PassReport(name=self.name, modified=bool(found.held), detail=detail)
+        calls, held, gone = _foldable(graph_module, inputs=self.watches)
+        if held:
+            (_prepare if self.watches else _hold)(graph_module, calls, held)
+        for node in reversed(gone):
+            graph_module.graph.erase_node(node)
+        detail = f"{len(gone)} calls computed when weights change, not at every step"
+        return PassReport(name=self.name, modified=bool(held), detail=detail)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Foldable:
-    """The part of a graph that is computed only from weights.
+def _foldable(
+    graph_module: GraphModule, *, inputs: bool
+) -> tuple[list[Node], list[Node], list[Node]]:
+    """Return the calls that are computed only from weights, each list in order.
 
-    Attributes:
-        calls: The calls that compute what is held, in order.
-        held: Those of them whose results the graph still uses.
-        gone: The calls that leave the graph, in order.
+    Returns:
+        The calls that compute what is held; those of them whose results the graph still uses; and
+        the calls that leave the graph.
     """
+    graph = graph_module.graph
+    weights = {*_tensors_of(graph_module)}
+    if inputs:
+        weights |= set(filter(is_prepared_weight, graph.find_nodes(op="placeholder")))
+    if not weights:
+        return [], [], []
+    effects = EffectTable()
+    aliases = AliasAnalysis(graph, effects)
+    constant = {node for node in weights if aliases.writer_between(node, None, (node,)) is None}
+    folded: list[Node] = []
+    for node in graph.nodes:
+        used = set(nodes_in((node.args, node.kwargs)))
+        if (
+            used
+            and used <= constant
+            and node.target in PREPARING_OPERATORS
+            and not escapes(node, effects)
+            and aliases.writer_between(node, None, (node,)) is None
+        ):
+            constant.add(node)
+            folded.append(node)
+    # A view costs nothing, and kept it would go on showing memory that a weight has left.
+    left: set[Node] = set()
+    held: list[Node] = []
+    inside = set(folded)
+    for node in reversed(folded):
+        if all(user in inside and user not in left for user in node.users):
+            continue
+        if effects.fresh(node) or not effects.of(node).aliases:
+            held.insert(0, node)
+        else:
+            left.add(node)
+    gone = [node for node in folded if node not in left] if held else []
+    return _computing(held, folded), held, gone
 
-    calls: tuple[Node, ...] = ()
-    held: tuple[Node, ...] = ()
-    gone: tuple[Node, ...] = ()
 
-    @classmethod
-    def of(cls, graph_module: GraphModule, *, inputs: bool) -> _Foldable:
-        graph = graph_module.graph
-        weights = {*_tensors_of(graph_module)}
-        if inputs:
-            weights |= set(filter(is_prepared_weight, graph.find_nodes(op="placeholder")))
-        if not weights:
-            return cls()
-        effects = EffectTable()
-        aliases = AliasAnalysis(graph, effects)
-        constant = {node for node in weights if aliases.writer_between(node, None, (node,)) is None}
-        folded: list[Node] = []
-        for node in graph.nodes:
-            used = set(nodes_in((node.args, node.kwargs)))
-            if (
-                used
-                and used <= constant
-                and node.target in PREPARING_OPERATORS
-                and not escapes(node, effects)
-                and aliases.writer_between(node, None, (node,)) is None
-            ):
-                constant.add(node)
-                folded.append(node)
-        # A view costs nothing, and kept it would go on showing memory that a weight has left.
-        left: set[Node] = set()
-        held: list[Node] = []
-        inside = set(folded)
-        for node in reversed(folded):
-            if all(user in inside and user not in left for user in node.users):
-                continue
-            if effects.fresh(node) or not effects.of(node).aliases:
-                held.append(node)
-            else:
-                left.add(node)
-        if not held:
-            return cls()
-        return cls(
-            calls=_computing(held, folded),
-            held=tuple(reversed(held)),
-            gone=tuple(node for node in folded if node not in left),
-        )
+def _prepare(graph_module: GraphModule, calls: Sequence[Node], held: Sequence[Node]) -> None:
+    """Let the graph call a `PreparedValues` in the place of the calls."""
+    graph = graph_module.graph
+    weights = _sources(calls)
+    name = _free_name(graph_module, PREPARED_VALUES)
+    graph_module.add_submodule(name, PreparedValues(_graph_of(weights, calls, held)))
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    with graph.inserting_before(first):
+        call = graph.call_module(name, tuple(_at_the_beginning(each) for each in weights))
+        call.meta = {**held[0].meta, "val": tuple(map(value_of, held))}
+        for position, node in enumerate(held):
+            value = graph.call_function(operator.getitem, (call, position))
+            value.meta = dict(node.meta)
+            node.replace_all_uses_with(value)
 
-    def prepare(self, graph_module: GraphModule) -> None:
-        """Let the graph call a `PreparedValues` in the place of the calls."""
-        graph = graph_module.graph
-        weights = _sources(self.calls)
-        module = PreparedValues(_graph_of(weights, self.calls, self.held))
-        name = _free_name(graph_module, PREPARED_VALUES)
-        graph_module.add_submodule(name, module)
-        first = next(node for node in graph.nodes if node.op != "placeholder")
-        with graph.inserting_before(first):
-            given = tuple(_at_the_beginning(each) for each in weights)
-            call = graph.call_module(name, given)
-            call.meta = {**self.held[0].meta, "val": tuple(map(value_of, self.held))}
-            for position, node in enumerate(self.held):
-                value = graph.call_function(operator.getitem, (call, position))
-                value.meta = dict(node.meta)
-                node.replace_all_uses_with(value)
-        self._erase()
 
-    def hold(self, graph_module: GraphModule) -> None:
-        """Turn the used results into buffers of the module, which needs no call."""
-        weights = _sources(self.calls)
-        tensors = _tensors_of(graph_module)
-        compute = _graph_of(weights, self.calls, self.held)
-        with torch.no_grad():
-            values = compute(*(tensors[each] for each in weights))
-        for node, value in zip(self.held, values, strict=True):
-            name = _free_name(graph_module, _BUFFER)
-            graph_module.register_buffer(name, value.detach(), persistent=False)
-            with graph_module.graph.inserting_before(node):
-                buffer = graph_module.graph.get_attr(name)
-            buffer.meta = dict(node.meta)
-            node.replace_all_uses_with(buffer)
-        self._erase()
-
-    def _erase(self) -> None:
-        for node in reversed(self.gone):
-            node.graph.erase_node(node)
+def _hold(graph_module: GraphModule, calls: Sequence[Node], held: Sequence[Node]) -> None:
+    """Turn the used results into buffers of the module, which needs no call."""
+    weights, tensors = _sources(calls), _tensors_of(graph_module)
+    with torch.no_grad():
+        values = _graph_of(weights, calls, held)(*(tensors[each] for each in weights))
+    for node, value in zip(held, values, strict=True):
+        name = _free_name(graph_module, _BUFFER)
+        graph_module.register_buffer(name, value.detach(), persistent=False)
+        with graph_module.graph.inserting_before(node):
+            buffer = graph_module.graph.get_attr(name)
+        buffer.meta = dict(node.meta)
+        node.replace_all_uses_with(buffer)
 
 
 def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
@@ -172,13 +154,13 @@ def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
     return found
 
 
-def _computing(held: Iterable[Node], folded: Sequence[Node]) -> tuple[Node, ...]:
+def _computing(held: Iterable[Node], folded: Sequence[Node]) -> list[Node]:
     """Return those of some calls that the held results are computed by, in order."""
     needed, inside = set(held), set(folded)
     for node in reversed(folded):
         if node in needed:
             needed |= inside.intersection(node.all_input_nodes)
-    return tuple(node for node in folded if node in needed)
+    return [node for node in folded if node in needed]
 
 
 def _sources(calls: Sequence[Node]) -> list[Node]:

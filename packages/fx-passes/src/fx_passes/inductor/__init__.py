@@ -4,7 +4,10 @@ Importing this folder imports Inductor; `fx_passes` itself does not.
 """
 
 from fx_passes.inductor.post_grad_passes import PostGradPasses
-from fx_passes.inductor.replacement_rule import MatchForExtraCheck, rule_from_replacement
-from fx_passes.inductor.replacements import Replacements
+from fx_passes.inductor.replacement_rule import (
+    MatchForExtraCheck,
+    Replacements,
+    rule_from_replacement,
+)
 
 __all__ = ["MatchForExtraCheck", "PostGradPasses", "Replacements", "rule_from_replacement"]

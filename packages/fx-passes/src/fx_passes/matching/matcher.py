@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in
-from fx_passes.matching.description import describe
 from fx_passes.matching.match import Match
 from fx_passes.matching.pattern import (
     PatternCall,
     PatternElement,
     PatternNode,
     PatternParameter,
+    describe,
     sources_of,
 )
 from fx_passes.matching.search_program import compile_search
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch.fx import Graph
 
     from fx_passes.matching.pattern import CompiledPattern
-    from fx_passes.matching.search_program import SearchFailure, SearchProgram
+    from fx_passes.matching.search_program import SearchProgram
     from fx_passes.normal_form.operator_signature import SignatureTable
 
 
@@ -107,7 +107,11 @@ class Matcher:
             return self._result(anchor, solutions[0])
         if failure is None:
             return None
-        return _explain(anchor, failure)
+        depth, is_user, wanted, value, nodes = failure
+        reason = f"no user of `{value}` is {wanted}"
+        if not is_user:
+            reason = f"expected {wanted}, found {describe(value)}"
+        return Miss(anchor, depth, nodes, reason, tuple(nodes_in(value)))
 
     def others(self, anchor: Node, refused: Match) -> Iterator[Match]:
         """Yield the matches at a candidate that exchange operands of commutative operators."""
@@ -134,10 +138,10 @@ class Matcher:
                 best, self._candidates = call, found
         return best
 
-    def _cover_steps(self, anchor: PatternCall) -> list[_Step]:
+    def _cover_steps(self, anchor: PatternCall) -> list[tuple[PatternNode, PatternNode, bool]]:
         """Return how the values that do not lead to the anchor are reached from those that do."""
         reached = _ancestors(anchor)
-        steps: list[_Step] = []
+        steps: list[tuple[PatternNode, PatternNode, bool]] = []
         missing = [node for node in self._pattern.nodes if node.index not in reached]
         while missing:
             for node in missing:
@@ -147,7 +151,7 @@ class Matcher:
                 )
                 if source is not None:
                     optional = isinstance(node, PatternElement) and not node.users
-                    steps.append(_Step(node, source, optional))
+                    steps.append((node, source, optional))
                     reached |= _ancestors(node)
                     break
             else:
@@ -192,22 +196,6 @@ class Matcher:
             nodes=tuple(sorted(inside)),
             effects=self._effects,
         )
-
-
-class _Step(NamedTuple):
-    node: PatternNode
-    source: PatternNode
-    optional: bool
-
-
-def _explain(anchor: Node, failure: SearchFailure) -> Miss:
-    depth, is_user, wanted, found, nodes = failure
-    if is_user:
-        reason = f"no user of `{found}` is {wanted}"
-    else:
-        reason = f"expected {wanted}, found {describe(found)}"
-    spoken_of = (found,) if type(found) is Node else tuple(nodes_in(found))
-    return Miss(anchor, depth, nodes, reason, spoken_of)
 
 
 def _are_same(left: Match, right: Match) -> bool:

@@ -281,15 +281,12 @@ def read_pattern(
 def _complete(graph: Graph) -> None:
     """Give every computed value except tuples a stand-in, so that overloads can be chosen."""
     for node in graph.nodes:
-        if node.op in {"call_function", "call_method"} and not _is_tuple(node):
+        # A call has several results if its users take elements.
+        is_tuple = any(
+            user.target is operator.getitem and isinstance(user.args[1], int) for user in node.users
+        )
+        if node.op in {"call_function", "call_method"} and not is_tuple:
             node.meta["val"] = torch.empty(2, 2, device="meta")
-
-
-def _is_tuple(node: Node) -> bool:
-    """Return whether a call has several results; seen by its users taking elements."""
-    return any(
-        user.target is operator.getitem and isinstance(user.args[1], int) for user in node.users
-    )
 
 
 class _PatternReader:
@@ -405,3 +402,20 @@ def sources_of(node: PatternNode) -> list[PatternNode]:
         return [] if node.source is None else [node.source]
     arguments = node.arguments if isinstance(node, PatternCall) else ()
     return [each for each in tree_leaves(arguments) if isinstance(each, PatternNode)]
+
+
+def describe(item: object) -> str:
+    """Return the description of a pattern value, or a graph's node or literal, for reports."""
+    if isinstance(item, Node):
+        if item.target is operator.getitem:
+            source, position, *_ = item.args
+            return f"`{item.name}` (result {position} of `{source}`)"
+        return f"`{item.name}` ({item.target})" if item.op == "call_function" else f"`{item.name}`"
+    if isinstance(item, PatternCall):
+        return f"a call of {item.operators[0]}"
+    if isinstance(item, PatternElement):
+        return f"result {item.position} of an operator"
+    if isinstance(item, PatternParameter):
+        kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None", "tensors": "tensors"}
+        return f"{kinds.get(item.kind, 'a literal')} for `{item.name}`"
+    return repr(item)

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import literals_equal
-from fx_passes.matching.description import describe
-from fx_passes.matching.pattern import PatternCall, PatternElement, PatternNode, PatternParameter
+from fx_passes.matching.pattern import (
+    PatternCall,
+    PatternElement,
+    PatternNode,
+    PatternParameter,
+    describe,
+)
 from fx_passes.normal_form.operator_signature import OperatorSignature
 
 if TYPE_CHECKING:
@@ -27,7 +32,11 @@ if TYPE_CHECKING:
 
     Bind = Callable[[Node], Sequence[object] | None]
     Solution = tuple[object, ...]
-    SearchProgram = Callable[[Node, Bind, list[Solution], int], "SearchFailure | None"]
+    # Number of calls of the pattern that were found; whether a user of the value was searched, or
+    # else the value itself does not match; what the pattern has there, described; the value in the
+    # graph; and the nodes of the calls and elements that were found, without optional elements.
+    Failure = tuple[int, bool, str, object, tuple[Node, ...]]
+    SearchProgram = Callable[[Node, Bind, list[Solution], int], Failure | None]
 
 
 # Only a pattern of many sums of anything needs more; then the search stays linear in the graph.
@@ -38,25 +47,6 @@ _LOOPS = 15
 _COMPARABLE = frozenset({float, int, str})
 # Names of what a search takes from the graph; all others are constants.
 _TAKEN = re.compile(r"\b[vauxy]\d+\b")
-
-
-class SearchFailure(NamedTuple):
-    """The furthest point that a search reached without completing.
-
-    Attributes:
-        depth: How many calls of the pattern were found.
-        is_user: Whether a user of `found` was searched; otherwise `found` itself does not match.
-        expected: A description of what the pattern has there.
-        found: The value in the graph.
-        nodes: The nodes of the calls and elements of the pattern that were found, without
-            optional elements.
-    """
-
-    depth: int
-    is_user: bool
-    expected: str
-    found: object
-    nodes: tuple[Node, ...]
 
 
 def compile_search(
@@ -109,7 +99,6 @@ class _Writer:
         self._all_loops = 0
         self.constants: dict[str, object] = {
             "Node": Node,
-            "SearchFailure": SearchFailure,
             "Tensor": torch.Tensor,
             "describe": describe,
             "getitem": operator.getitem,
@@ -125,7 +114,8 @@ class _Writer:
 
     def end(self) -> str:
         """Write the handling of a solution, and return the code."""
-        values = ", ".join(self._name_of(node) for node in self._pattern.nodes)
+        found = (node.index for node in self._pattern.nodes)
+        values = ", ".join(f"v{each}" if each in self._bound else "unset" for each in found)
         self._write(f"solutions.append(({values},))")
         self._write("if len(solutions) == wanted:", f"    return {self._stopped}")
         while self._parts:
@@ -283,9 +273,6 @@ class _Writer:
         twins = self._pattern.twins.get(node.index, ())
         return [f"v{index}" for index in twins if index in self._bound]
 
-    def _name_of(self, node: PatternNode) -> str:
-        return f"v{node.index}" if node.index in self._bound else "unset"
-
     def _bind(self, node: PatternNode, *, sure: bool = True) -> None:
         self._bound.add(node.index)
         if sure:
@@ -299,11 +286,11 @@ class _Writer:
         self._write(f"if not ({test}):")
         if self._depth >= 2:
             nodes = "".join(f"{each}, " for each in self._found)
-            failure = f"{self._depth}, {is_user}, {expected}, {found}, ({nodes})"
+            failure = f"({self._depth}, {is_user}, {expected}, {found}, ({nodes}))"
             self._write(
                 f"    if depth < {self._depth}:",
                 f"        depth = {self._depth}",
-                f"        failure = SearchFailure({failure})",
+                f"        failure = {failure}",
             )
         self._write(f"    {self._onwards(test)}")
 

@@ -3,13 +3,13 @@
 from fx_passes.memory.alias_analysis import AliasAnalysis
 from fx_passes.memory.effect import PREPARED_VALUES, Effect, EffectTable
 from fx_passes.memory.outside_writes import OutsideWrites
-from fx_passes.memory.unseen_write import witness_of_write
 from fx_passes.memory.view_users import (
     escapes,
     meets_its_source,
     needs_contiguous,
     shows_layout,
     views_of,
+    witness_of_write,
 )
 
 __all__ = [

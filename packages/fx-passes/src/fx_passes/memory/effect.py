@@ -281,13 +281,9 @@ def _prepares(op: str, target: object) -> bool:
 
 def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:
     names: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
-    found: list[OpOverload] = []
-    for name in names:
-        overload = getattr(packet, name, None)
-        # TorchScript's operators on lists and numbers are listed, and not all are there.
-        if isinstance(overload, OpOverload):
-            found.append(overload)
-    return found
+    # TorchScript's operators on lists and numbers are listed, and not all are there.
+    found = (getattr(packet, name, None) for name in names)
+    return [overload for overload in found if isinstance(overload, OpOverload)]
 
 
 def _hidden_writes(schema: FunctionSchema) -> tuple[str, ...]:

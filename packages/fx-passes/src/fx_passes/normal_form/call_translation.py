@@ -139,6 +139,18 @@ def _split(tensor: object, split_size_or_sections: object, dim: object = 0) -> _
     return "split", (tensor, split_size_or_sections, dim)
 
 
+_FUNCTIONS: Mapping[object, _Spelling] = types.MappingProxyType(
+    {
+        torch.nn.functional.silu: _with_inplace("silu"),
+        torch.nn.functional.relu: _with_inplace("relu"),
+        torch.nn.functional.softmax: _softmax,
+        torch.nn.functional.dropout: _dropout,
+        torch.nn.functional.embedding: _embedding,
+        torch.split: _split,
+    }
+)
+
+
 class CallTranslator:
     """Translates a recorded call to a call of an operator; owned by one run.
 
@@ -147,15 +159,6 @@ class CallTranslator:
     """
 
     def __init__(self) -> None:
-        functional = torch.nn.functional
-        self._functions: dict[object, _Spelling] = {
-            functional.silu: _with_inplace("silu"),
-            functional.relu: _with_inplace("relu"),
-            functional.softmax: _softmax,
-            functional.dropout: _dropout,
-            functional.embedding: _embedding,
-            torch.split: _split,
-        }
         self._builtins: dict[object, OpOverloadPacket | None] = {}
 
     def translate(self, node: Node) -> Call | None:
@@ -169,7 +172,7 @@ class CallTranslator:
             return Call(packet=target, args=node.args, kwargs=node.kwargs, recorded=True)
         if target in _BINARY:
             return self._binary(node)
-        if target in self._functions:
+        if target in _FUNCTIONS:
             return self._function(node)
         return self._builtin(node)
 
@@ -200,7 +203,7 @@ class CallTranslator:
             return _call("to", node.args, {}) if is_cast and not node.kwargs else None
         if name == "where":
             return self._where(node)
-        if not (_means_its_operator(name) and _takes_receiver_first(name)):
+        if not _means_its_operator(name):
             return None
         return _call(name, node.args, node.kwargs)
 
@@ -217,7 +220,7 @@ class CallTranslator:
 
     def _function(self, node: Node) -> Call | None:
         try:
-            spelt = self._functions[node.target](*node.args, **node.kwargs)
+            spelt = _FUNCTIONS[node.target](*node.args, **node.kwargs)
         except TypeError:
             return None
         return None if spelt is None else _call(*spelt, {})
@@ -247,13 +250,10 @@ class CallTranslator:
 
 
 def _means_its_operator(name: str) -> bool:
-    method = getattr(torch.Tensor, name, None)
-    return isinstance(method, types.MethodDescriptorType) or name in _PYTHON_METHODS
-
-
-def _takes_receiver_first(name: str) -> bool:
-    """Return whether the first argument of an operator is the tensor whose method has its name."""
-    packet = _aten(name)
+    """Return whether a method is the operator of its name, whose first argument is the tensor."""
+    method, packet = getattr(torch.Tensor, name, None), _aten(name)
+    if not isinstance(method, types.MethodDescriptorType) and name not in _PYTHON_METHODS:
+        return False
     if packet is None:
         return False
     return any(

@@ -11,8 +11,11 @@ from torch.fx import Node
 from fx_passes.graph_argument import value_of
 from fx_passes.normal_form.call_translation import CallTranslator
 from fx_passes.normal_form.known_sizes import KnownSizes
-from fx_passes.normal_form.operator_signature import SignatureTable, overload_names
-from fx_passes.normal_form.overload_resolution import resolve_overload
+from fx_passes.normal_form.operator_signature import (
+    SignatureTable,
+    overload_names,
+    resolve_overload,
+)
 from fx_passes.normal_form.tensor_indexing import views_of_index
 from fx_passes.torch_internals import OpOverload, schema_of
 

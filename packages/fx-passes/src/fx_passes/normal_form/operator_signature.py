@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from types import NoneType
+from inspect import Parameter
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,17 +21,29 @@ if TYPE_CHECKING:
 
 
 _SYMBOLIC_LIST = re.compile(r"SymInt\[(\d+)\]\??\s+(\w+)")
-_INTEGERS = frozenset({"int", "Optional[int]"})
+_INTEGER_ARGUMENTS = frozenset({"int", "Optional[int]"})
+_INTEGERS = (int, torch.SymInt)
+_REALS = (*_INTEGERS, float, torch.SymFloat)
+# Schemas would take the number of a dtype as well, but then `x.view(-1)` were a cast.
+_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {
+        "Device": (torch.device, str),
+        "Layout": (torch.layout,),
+        "MemoryFormat": (torch.memory_format,),
+        "ScalarType": (torch.dtype,),
+        "SymInt": _INTEGERS,
+        "Tensor": (torch.Tensor,),
+        "bool": (bool, torch.SymBool),
+        "float": _REALS,
+        "int": _INTEGERS,
+        "number": (*_REALS, complex, torch.SymBool),
+        "str": (str,),
+    }
+)
 
 
-class Missing:
-    """The type of the mark for an argument that has no default."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING = Missing()
+MISSING = Parameter.empty
+"""The mark for an argument that has no default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +130,7 @@ class OperatorSignature:
         normal = list(bound)
         if torch.dtype in map(type, bound):
             for position, value in enumerate(bound):
-                if type(value) is torch.dtype and self.types[position] in _INTEGERS:
+                if type(value) is torch.dtype and self.types[position] in _INTEGER_ARGUMENTS:
                     normal[position] = number_of_dtype(value)
         for position, length in self.repeated.items():
             value = bound[position]
@@ -207,3 +220,46 @@ def find_operator(name: str) -> OpOverload | None:
         overload = "default" if "default" in overloads or len(overloads) != 1 else overloads[0]
     found = getattr(packet, overload, None)
     return found if isinstance(found, OpOverload) else None
+
+
+def _accepts_scalar(kind: str, value: object) -> bool:
+    if isinstance(value, bool) and kind not in {"bool", "number"}:
+        return False
+    return isinstance(value, _TYPES.get(kind, ()))
+
+
+def accepts(kind: str, value: object, *, broadcast: bool = False) -> bool:
+    """Return whether an argument of a schema accepts a value."""
+    if kind.startswith("Optional["):
+        return value is None or accepts(kind[9:-1], value, broadcast=broadcast)
+    if kind.startswith("List["):
+        element = kind[5:-1]
+        if isinstance(value, (list, tuple)):
+            return all(accepts(element, each) for each in value)
+        return broadcast and _accepts_scalar(element, value)
+    return _accepts_scalar(kind, value)
+
+
+def resolve_overload(
+    packet: OpOverloadPacket,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    signatures: SignatureTable,
+) -> OpOverload | None:
+    """Return the overload of a packet that matches a call, or None if there is none.
+
+    Overloads that write to an `out` argument are ignored, and those for TorchScript's own lists
+    never match a tensor.
+    """
+    for name in overload_names(packet):
+        overload: OpOverload = getattr(packet, name)
+        signature = signatures.of(overload)
+        bound = signature.bind(args, kwargs)
+        if bound is not None and all(
+            value is default or accepts(kind, value, broadcast=broadcast)
+            for kind, value, default, broadcast in zip(
+                signature.types, bound, signature.defaults, signature.broadcast, strict=True
+            )
+        ):
+            return overload
+    return None

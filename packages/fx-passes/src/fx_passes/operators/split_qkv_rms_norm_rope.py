@@ -108,13 +108,11 @@ def _fake(
     num_heads: int,
     num_kv_heads: int,
     head_dim: int,
-    eps: float,
-    q_bias: Tensor | None = None,
-    k_bias: Tensor | None = None,
+    *others: object,
 ) -> Projections:
-    del q_weight, k_weight, cos, sin, eps, q_bias, k_bias
-    tokens = qkv.shape[0]
-    q = qkv.new_empty((tokens, num_heads, head_dim))
-    k = qkv.new_empty((tokens, num_kv_heads, head_dim))
-    v = qkv.new_empty((tokens, num_kv_heads, head_dim))
+    del q_weight, k_weight, cos, sin, others
+    q, k, v = (
+        qkv.new_empty((qkv.shape[0], count, head_dim))
+        for count in (num_heads, num_kv_heads, num_kv_heads)
+    )
     return q, k, v

@@ -188,22 +188,23 @@ def _cut_into_heads(fused: Node, call: QkvCall, build: GraphBuilder) -> tuple[No
     return heads(0, call.num_heads), heads(1, kv_heads), heads(2, kv_heads)
 
 
-def _vllm_kernel(operator: str, devices: tuple[str, ...] = ()) -> VendorKernel:
-    return VendorKernel(
-        operator=operator,
-        problem=_vllm_problem,
-        build=partial(_vllm_build, operator=operator),
-        devices=devices,
-    )
-
-
 KNOWN_KERNELS: tuple[VendorKernel, ...] = (
     VendorKernel(
         operator="sglang::npu_split_qkv_rmsnorm_rope",
         problem=_sglang_problem,
         build=_sglang_build,
     ),
-    # Before the one that the same library has for the other devices.
-    _vllm_kernel("vllm::qkv_rmsnorm_rope_simt", ("Ascend950",)),
-    _vllm_kernel("vllm::qkv_rmsnorm_rope"),
+    *(
+        VendorKernel(
+            operator=operator,
+            problem=_vllm_problem,
+            build=partial(_vllm_build, operator=operator),
+            devices=devices,
+        )
+        # First the one that the library has for some devices, then that for all.
+        for operator, devices in (
+            ("vllm::qkv_rmsnorm_rope_simt", ("Ascend950",)),
+            ("vllm::qkv_rmsnorm_rope", ()),
+        )
+    ),
 )

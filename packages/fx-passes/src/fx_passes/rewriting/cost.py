@@ -12,8 +12,7 @@ import torch
 
 from fx_passes.graph_argument import value_of
 from fx_passes.matching.match import NoMatch
-from fx_passes.rewriting.weights import is_prepared_weight
-from fx_passes.torch_internals import OpOverload
+from fx_passes.torch_internals import OpOverload, is_static_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,3 +154,14 @@ def _surely_positive(difference: Any) -> bool:
         return difference > 0
     terms = difference.expand().as_ordered_terms()
     return all(term.is_positive for term in terms)
+
+
+def is_prepared_weight(node: Node) -> bool:
+    """Return whether `FoldConstantsPass` prepares what is computed from an input of a graph.
+
+    So it is for vectors: copies of larger weights would take memory.
+    """
+    if node.op != "placeholder" or not is_static_input(node):
+        return False
+    value = value_of(node)
+    return isinstance(value, torch.Tensor) and value.dim() <= 1

@@ -18,8 +18,11 @@ from fx_passes.rewriting.checks.rewrite_check import rewrite_problem
 from fx_passes.rewriting.cost import cost_problem
 from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.placement import place
-from fx_passes.rewriting.recorded_values import record_behind
-from fx_passes.rewriting.replaced_value import replaced_value_problem, replaced_values
+from fx_passes.rewriting.recorded_values import (
+    record_behind,
+    replaced_value_problem,
+    replaced_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

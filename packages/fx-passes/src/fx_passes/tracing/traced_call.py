@@ -130,20 +130,14 @@ class _PlainTensors(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _shown(self, value: object) -> object:
-        if not (isinstance(value, torch.Tensor) and _has_own_class(type(value))):
+        known = type(value) in {torch.Tensor, torch.nn.Parameter}
+        if known or not isinstance(value, torch.Tensor):
+            return value
+        if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             return value
         if id(value) not in self._plain:
             self._plain[id(value)] = value, without_class(value)
         return self._plain[id(value)][1]
-
-
-def _has_own_class(kind: type) -> bool:
-    """Return whether a class is none of torch's, and its tensors do what plain ones do."""
-    return (
-        kind not in {torch.Tensor, torch.nn.Parameter}
-        and issubclass(kind, torch.Tensor)
-        and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    )
 
 
 def _lift(module: GraphModule, mode: FakeTensorMode) -> list[Tensor]:

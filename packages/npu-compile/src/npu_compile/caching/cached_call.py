@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_compile.caching.cache_entry import CacheEntry, StoredFunction
 from npu_compile.caching.cache_key import (
     key_of_model,
     key_of_settings,
@@ -21,19 +20,22 @@ from npu_compile.caching.cache_key import (
     state_of_torch,
 )
 from npu_compile.caching.code_reader import CodeReader, is_versioned_file, words_asked_for
-from npu_compile.caching.portable_code import found_by, reference_to, references_of
 from npu_compile.caching.stored_graph import (
-    PreparedPieces,
+    CacheEntry,
+    StoredFunction,
+    found_by,
     function_with,
     operators_of,
     rebuilt,
+    reference_to,
+    references_of,
     stored,
 )
 from npu_compile.caching.uncacheable import UncacheableError
 from npu_compile.caching.value_checks import ValueChecks, ValueReader, function_of, selected
 from npu_compile.caching.value_content import operator_content
-from npu_compile.compilation.compilation_report import CompilationReport
 from npu_compile.compilation.dynamo_call import call_of
+from npu_compile.compilation.graph_compiler import CompilationReport
 from npu_compile.errors import CompileCacheWarning
 from npu_compile.torch_internals import (
     OpOverload,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from npu_compile.caching.cache_folder import CacheFolder
     from npu_compile.compilation.graph_compiler import GraphCompiler
     from npu_compile.torch_internals import GuardOfDynamo
+    from piecewise_split import Piece
 
 _GRAPH_PREFIX = "__compiled_fn"
 # Dynamo answers these of inputs without a guard, torch 2.13.
@@ -73,7 +76,6 @@ class CachedCall:
     Args:
         compiler: the backend; reports of cached compilations are added to its own.
         prepare: for split graphs, returns the callable that runs in place of a piece's function.
-        pieces: records the pieces that the compiler prepares.
         dynamic_dims: for each argument the dimensions whose size changes between calls.
         software: the key of `key_of_software`.
     """
@@ -85,7 +87,6 @@ class CachedCall:
         *,
         folder: CacheFolder,
         prepare: Callable[[Callable[..., Any], str, bool], Callable[..., Any]] | None,
-        pieces: PreparedPieces | None,
         signature: inspect.Signature,
         dynamic_dims: Mapping[str, tuple[int, ...]],
         software: str,
@@ -94,12 +95,13 @@ class CachedCall:
         self._compiler = compiler
         self._folder = folder
         self._prepare = prepare
-        self._pieces = pieces
         self._software = software
-        names = list(signature.parameters)
+        positions = {name: position for position, name in enumerate(signature.parameters)}
         self._dims: dict[object, tuple[int, ...]] = dict(dynamic_dims.items())
-        self._dims.update({names.index(name): dims for name, dims in dynamic_dims.items()})
+        self._dims.update({positions[name]: dims for name, dims in dynamic_dims.items()})
         self._function = call_of(model)
+        names, cells = self._function.__code__.co_freevars, self._function.__closure__ or ()
+        self._cells = {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
         self._entries: list[tuple[tuple[object, ...], ValueChecks, Callable[..., Any]]] = []
         self._looked_for: set[_Call] = set()
         self._settings: dict[object, str] = {}
@@ -167,7 +169,9 @@ class CachedCall:
             try:
                 entry = CacheEntry.from_bytes(data)
                 checks = self._checked(entry, local_names)
-                found = self._call_of(entry)
+                graph = rebuilt(entry, self._prepare or (lambda function, *_: function))
+                more = {entry.graph_name: graph}
+                found = function_with(entry.entry, cells=self._cells, more=more)
                 plan = None if entry.plan is None else SplitPlan.from_json(entry.plan)
                 fusions = None if entry.fusions is None else pickle.loads(entry.fusions)  # noqa: S301
             except UncacheableError as error:
@@ -214,17 +218,6 @@ class CachedCall:
         if tuple(entry.aliases) != aliases:
             raise UncacheableError("other tensors are one and the same")
         return checks
-
-    def _call_of(self, entry: CacheEntry) -> Callable[..., Any]:
-        graph = rebuilt(entry, self._prepare or (lambda function, *_: function))
-        return function_with(entry.entry, cells=self._cells(), more={entry.graph_name: graph})
-
-    def _cells(self) -> dict[str, object]:
-        names = self._function.__code__.co_freevars
-        return {
-            name: cell.cell_contents
-            for name, cell in zip(names, self._function.__closure__ or (), strict=True)
-        }
 
     def _dims_by_name(self) -> dict[str, tuple[int, ...]]:
         return {
@@ -273,11 +266,10 @@ class CachedCall:
     ) -> Callable[..., Any]:
         operators = operators_of(graph_module)
         compiled = self._compiler(graph_module, example_inputs)
-        pieces = [] if self._pieces is None else self._pieces.pieces
         self._compiling = _Compiling(
             graph_module=graph_module,
             compiled=compiled,
-            pieces=list(pieces),
+            pieces=self._compiler.pieces,
             operators=operators,
             traced=traced_code(),
             report=self._compiler.reports[-1],
@@ -309,7 +301,7 @@ class _Compiling:
 
     graph_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
-    pieces: list[Any]
+    pieces: Sequence[tuple[Piece, Callable[..., Any]]]
     operators: list[OpOverload]
     traced: list[CodeType]
     report: CompilationReport
@@ -413,12 +405,11 @@ class _Compiling:
         if len(graph_names) != 1:
             raise UncacheableError(f"Dynamo's code calls {len(graph_names)} graphs")
         references = references_of(code, module, frozenset(graph_names))
-        graph = stored(self.compiled, self.graph_module, self.pieces)
         plan, fusions = self.report.plan, self.report.fusions
         return CacheEntry(
             entry=StoredFunction(code=code, references=references, cells={}),
             graph_name=graph_names[0],
-            **graph._asdict(),
+            **stored(self.compiled, self.graph_module, self.pieces),
             **self.values,
             plan=None if plan is None else plan.to_json(),
             fusions=None if fusions is None else pickle.dumps(fusions),

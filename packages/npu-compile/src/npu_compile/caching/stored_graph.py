@@ -3,65 +3,214 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
+import dis
+import importlib
+import inspect
+import itertools
+import marshal
 import types
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from npu_compile.caching.cache_entry import StoredFunction, StoredPiece
-from npu_compile.caching.portable_code import found_by, reference_to, references_of
+from npu_compile.caching.code_reader import codes_of, is_versioned, plain_text
 from npu_compile.caching.uncacheable import UncacheableError
 from npu_compile.torch_internals import OpOverload, OpOverloadPacket, overloads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import CodeType
 
     import torch
 
-    from npu_compile.caching.cache_entry import CacheEntry
     from piecewise_split import Piece
 
 
-class PreparedPieces:
-    """Records the pieces of the most recently compiled graph, with the callables that replace them.
+# A reference is a tuple that `marshal` can write: what it is, and where it is found.
+Reference = tuple[Any, ...]
 
-    Args:
-        prepare: creates the callable that replaces a piece from its function, its label and whether
-            it is a splitting piece.
+
+def reference_to(name: str, value: object) -> Reference:
+    """Return how another process can find a value that generated code reads.
+
+    Raises:
+        UncacheableError: It has no name, or changes to it cannot be detected.
+    """
+    if isinstance(value, types.ModuleType):
+        return ("module", value.__name__)
+    if value is builtins.__dict__:
+        return ("builtins",)
+    if type(value) in {bool, int, float, complex, str, bytes, type(None)}:
+        return ("constant", value)
+    if type(value) is tuple and plain_text(value) is not None:
+        return ("tuple", tuple(reference_to(name, each) for each in value))
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if isinstance(module, str) and isinstance(path, str) and is_versioned(value):
+        reference = ("object", module, path)
+        try:
+            if found_by(reference) is value:
+                return reference
+        except (ImportError, AttributeError):
+            pass
+    raise UncacheableError(
+        f"the graph reads {name}, a {type(value).__module__}.{type(value).__qualname__}, which is "
+        "not found by a name that torch or Python give it"
+    )
+
+
+def found_by(reference: Reference) -> Any:
+    """Return the value of a reference.
+
+    Raises:
+        ImportError: Its module does not exist.
+        AttributeError: It is not in its module.
+    """
+    kind, *rest = reference
+    if kind == "module":
+        return importlib.import_module(rest[0])
+    if kind == "builtins":
+        return builtins.__dict__
+    if kind == "constant":
+        return rest[0]
+    if kind == "tuple":
+        return tuple(map(found_by, rest[0]))
+    value: Any = importlib.import_module(rest[0])
+    for part in rest[1].split("."):
+        value = (
+            inspect.getattr_static(value, part) if isinstance(value, type) else getattr(value, part)
+        )
+    return value
+
+
+def names_read(code: types.CodeType) -> Iterator[str]:
+    """Yield the globals that code reads, including nested code."""
+    for instruction in itertools.chain(*map(dis.get_instructions, codes_of(code))):
+        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            yield str(instruction.argval)
+        elif instruction.opname in {"STORE_GLOBAL", "DELETE_GLOBAL"}:
+            raise UncacheableError(f"the graph's code writes the global {instruction.argval}")
+
+
+def references_of(
+    code: types.CodeType, module: Mapping[str, object], left_out: frozenset[str] = frozenset()
+) -> dict[str, Reference]:
+    """Return references to all globals that code reads, except built-ins and those left out.
+
+    Raises:
+        UncacheableError: as for `reference_to`.
+    """
+    names = dict.fromkeys(names_read(code))
+    return {
+        name: reference_to(name, module[name])
+        for name in names
+        if name not in left_out and name in module
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class StoredFunction:
+    """A generated function.
+
+    Attributes:
+        references: references to the module globals that it reads, by name.
+        cells: its closure variables, by name; a piece is given by its index.
+        defaults: defaults of its parameters.
     """
 
-    def __init__(self, prepare: Callable[[Piece], Callable[..., Any]]) -> None:
-        self._prepare = prepare
-        self.pieces: list[tuple[Piece, Callable[..., Any]]] = []
-
-    def __call__(self, piece: Piece) -> Callable[..., Any]:
-        """Prepare a piece."""
-        if piece.index == 0:
-            self.pieces.clear()
-        prepared = self._prepare(piece)
-        self.pieces.append((piece, prepared))
-        return prepared
+    code: CodeType
+    references: dict[str, Reference]
+    cells: dict[str, Reference | int]
+    defaults: tuple[Reference, ...] = ()
 
 
-class StoredGraph(NamedTuple):
-    """The parts of an entry that describe the graph; see `CacheEntry`."""
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class StoredPiece:
+    """One piece of a split graph.
 
+    Attributes:
+        code: index of its function among the functions; equal pieces share one.
+    """
+
+    label: str
+    is_splitting: bool
+    code: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CacheEntry:
+    """The result of Dynamo, fusion and splitting for a model, and everything it depends on.
+
+    Attributes:
+        entry: the code that Dynamo runs in place of the model: it receives the model's arguments
+            and calls the graph.
+        graph_name: the name by which it calls the graph.
+        graph: the graph, or the stitched function of its pieces.
+        source: source code of the stitched function.
+        read: function that reads all values that the graph depends on.
+        checks: kinds of checks of each value.
+        contents: content of each value at compile time, as (kind, text).
+        aliases: which of the tensors are identical.
+        modules: the modules that ``G`` stands for in the names.
+        operators: name and content of each operator of the graph.
+        plan: the split plan as JSON.
+        fusions: the report of the fusions, pickled.
+    """
+
+    entry: StoredFunction
+    graph_name: str
     graph: StoredFunction
     functions: tuple[StoredFunction, ...]
     pieces: tuple[StoredPiece, ...]
     source: str
+    read: CodeType
+    names: tuple[str, ...]
+    checks: tuple[tuple[str, ...], ...]
+    contents: tuple[tuple[str, str], ...]
+    aliases: tuple[int, ...]
+    modules: dict[str, Reference]
+    operators: dict[str, str]
+    plan: str | None
+    fusions: bytes | None
+
+    def to_bytes(self) -> bytes:
+        """Serialise the entry; only the same version of Python can read it."""
+        return marshal.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CacheEntry:
+        """Deserialise an entry.
+
+        Raises:
+            ValueError: The data is not an entry.
+        """
+        try:
+            values: dict[str, Any] = marshal.loads(data)  # noqa: S302 - its hash was compared
+            return cls(
+                **{
+                    **values,
+                    "entry": StoredFunction(**values["entry"]),
+                    "graph": StoredFunction(**values["graph"]),
+                    "functions": tuple(StoredFunction(**each) for each in values["functions"]),
+                    "pieces": tuple(StoredPiece(**each) for each in values["pieces"]),
+                }
+            )
+        except (EOFError, KeyError, TypeError) as error:
+            raise ValueError(f"not what this version writes: {error!r}") from error
 
 
 def stored(
     compiled: Callable[..., Any],
     graph_module: torch.fx.GraphModule,
     pieces: Sequence[tuple[Piece, Callable[..., Any]]],
-) -> StoredGraph:
-    """Return a compiled graph as plain data.
+) -> dict[str, Any]:
+    """Return a compiled graph as the parts of an entry: graph, functions, pieces and source.
+
+    ``pieces`` are those of the graph, each with the callable that replaces it.
 
     Raises:
         UncacheableError: It has tensors or functions that another process cannot find.
     """
     if getattr(compiled, "__self__", None) is graph_module:
-        return StoredGraph(_of_module(graph_module), (), (), "")
+        return {"graph": _of_module(graph_module), "functions": (), "pieces": (), "source": ""}
     source = getattr(compiled, "source", None)
     if not isinstance(compiled, types.FunctionType) or source is None:
         raise UncacheableError(f"the graph was compiled to a {type(compiled).__qualname__}")
@@ -75,9 +224,12 @@ def stored(
             StoredPiece(label=piece.label, is_splitting=piece.is_splitting, code=place)
         )
     places = {id(prepared): place for place, (_, prepared) in enumerate(pieces)}
-    return StoredGraph(
-        stored_function(compiled, places), tuple(functions.values()), tuple(described), str(source)
-    )
+    return {
+        "graph": stored_function(compiled, places),
+        "functions": tuple(functions.values()),
+        "pieces": tuple(described),
+        "source": str(source),
+    }
 
 
 def stored_function(

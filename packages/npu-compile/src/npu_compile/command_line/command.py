@@ -73,20 +73,14 @@ def _read(text: str) -> CompileConfig:
 
 def _doctor(options: argparse.Namespace) -> int:
     checks = check_installation()
-    if options.json:
-        _show([dataclasses.asdict(check) for check in checks])
-    else:
-        sys.stdout.write("\n".join(map(str, checks)) + "\n")
+    _answer(options, list(map(dataclasses.asdict, checks)), *checks)
     return 0 if all(check.ok for check in checks) else 1
 
 
 def _error(options: argparse.Namespace) -> int:
     text = sys.stdin.read() if options.text == "-" else options.text
     found = find_failures(text)
-    if options.json:
-        _show([failure.to_mapping() for failure in found])
-    elif found:
-        sys.stdout.write("\n".join(map(str, found)) + "\n")
+    _answer(options, [failure.to_mapping() for failure in found], *found)
     if not found:
         sys.stderr.write("npu-compile: no error code of the device is in this text\n")
     return 0 if found else 1
@@ -122,10 +116,7 @@ def _lint(options: argparse.Namespace) -> int:
     work = find_uncapturable(
         named.model, kwargs=named.inputs, context=named.context if breaks else None
     )
-    if options.json:
-        _show(work.to_mapping())
-    else:
-        sys.stdout.write(f"{work}\n")
+    _answer(options, work.to_mapping(), work)
     return 0 if work.is_none else 1
 
 
@@ -134,10 +125,8 @@ def _plan(options: argparse.Namespace) -> None:
     budget = CaptureBudget(streams=options.streams, num_bytes=options.memory)
     with Progress(quiet=options.quiet) as progress:
         plans = plan_captures(named, budget, progress, sizes=options.sizes)
-    if options.json:
-        _show({step: plan_mapping(plan) for step, plan in plans.items()})
-    else:
-        sys.stdout.write("\n\n".join(f"{step}\n{plan}" for step, plan in plans.items()) + "\n")
+    texts = (f"{step}\n{plan}" for step, plan in plans.items())
+    _answer(options, {step: plan_mapping(plan) for step, plan in plans.items()}, "\n\n".join(texts))
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -147,10 +136,7 @@ def _bench(options: argparse.Namespace) -> None:
         times = time_modes(named, modes, num_steps=options.steps, progress=progress)
     for path in options.plot:
         draw_times(times, path)
-    if options.json:
-        _show([each.to_mapping(eager_of(times)) for each in times])
-    else:
-        sys.stdout.write(f"{as_table(times)}\n")
+    _answer(options, [each.to_mapping(eager_of(times)) for each in times], as_table(times))
     _show_written(options, *options.plot)
 
 
@@ -165,11 +151,8 @@ def _trace(options: argparse.Namespace) -> None:
     for path in options.plot:
         draw_trace(trace, path)
     summary = trace.summary()
-    if options.json:
-        _show(summary)
-    else:
-        sys.stdout.write("".join(f"{name}: {value}\n" for name, value in summary.items()))
-        sys.stdout.write(f"open {options.output} at https://ui.perfetto.dev\n")
+    lines = (f"{name}: {value}" for name, value in summary.items())
+    _answer(options, summary, *lines, f"open {options.output} at https://ui.perfetto.dev")
     _show_written(options, *options.plot)
 
 
@@ -179,6 +162,14 @@ def _config_of(options: argparse.Namespace) -> CompileConfig | None:
 
 def _show(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=1) + "\n")
+
+
+def _answer(options: argparse.Namespace, data: object, *lines: object) -> None:
+    """Write the answer as JSON, or else as text."""
+    if options.json:
+        _show(data)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 def _show_written(options: argparse.Namespace, *paths: str | None) -> None:

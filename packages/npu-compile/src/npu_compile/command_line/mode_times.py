@@ -59,16 +59,6 @@ class ModeTimes:
         }
 
 
-class _Clock:
-    """Measures the updates' part of each step."""
-
-    def __init__(self) -> None:
-        self.update_us = 0.0
-
-    def observe_decode(self, step: Any, /) -> None:
-        self.update_us = step.update_seconds * _MICROSECONDS
-
-
 def modes_of(named: NamedModel) -> tuple[CompileMode, ...]:
     """Return the modes that a model has the arguments for and whose decode steps differ."""
     config = named.config
@@ -100,14 +90,12 @@ def time_modes(
             f"timing the modes {', '.join(whole)}: all capture attention in their graphs, under "
             "the same keys of one recorder; time one of them at a time"
         )
-    clocks = {mode: _Clock() for mode in modes}
     running: dict[CompileMode, SampleSteps] = {}
     times: dict[CompileMode, list[tuple[float, float]]] = {mode: [] for mode in modes}
     try:
-        for mode, clock in clocks.items():
+        for mode in modes:
             config = dataclasses.replace(named.config, mode=mode, prefill_capture_sizes=())
-            steps = SampleSteps(named, config, device=device, decode_observer=clock)
-            running[mode] = steps
+            running[mode] = steps = SampleSteps(named, config, device=device)
             steps.capture(functools.partial(progress.captured, f"{mode.value}: "))
         for number in range(_WARMUP_STEPS + num_steps):
             progress.step(number + 1, _WARMUP_STEPS + num_steps)
@@ -117,7 +105,8 @@ def time_modes(
                 steps.run(number)
                 seconds = time.perf_counter() - started
                 if number >= _WARMUP_STEPS:
-                    times[mode].append((seconds * _MICROSECONDS, clocks[mode].update_us))
+                    updating = steps.latest.update_seconds
+                    times[mode].append((seconds * _MICROSECONDS, updating * _MICROSECONDS))
         device.synchronize()
         statistics_of = {mode: steps.runner.statistics() for mode, steps in running.items()}
     finally:

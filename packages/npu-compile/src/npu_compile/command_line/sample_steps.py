@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attn_update import Recorder, UpdateLane
-from npu_compile.compilation.model_compilation import compile_model
+from npu_compile.compilation.compiled_model import compile_model
 from npu_compile.configuration.config import CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.inputs.input_spec import InputSpec
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.configuration.config import CompileConfig
-    from npu_compile.runners.step_runner import DecodeObserver
+    from npu_compile.runners.step_runner import DecodeStep
     from npu_graph_runtime import GraphDevice
     from npu_graph_runtime.observer import RuntimeObserver
     from npu_graph_runtime.planning import CapturePlan
@@ -37,9 +38,10 @@ class SampleSteps:
     Args:
         config: replaces the model's own configuration.
         observer: receives captures and replays.
-        decode_observer: receives each step.
 
     Attributes:
+        latest: the latest step.
+        observed_at: the time at which it returned.
         runner: runner of the decode steps.
         prefill_runner: runner of prefill, if the model declares prefill and its mode captures it.
 
@@ -54,10 +56,15 @@ class SampleSteps:
         *,
         device: GraphDevice,
         observer: RuntimeObserver | None = None,
-        decode_observer: DecodeObserver | None = None,
     ) -> None:
         self.device = device
-        rows = {name: value for name, value in named.inputs.items() if _has_rows(value)}
+        self.latest: DecodeStep
+        self.observed_at: float
+        rows = {
+            name: value
+            for name, value in named.inputs.items()
+            if isinstance(value, torch.Tensor) and value.dim()
+        }
         if not rows or len(rows) != len(named.inputs):
             raise ConfigError(
                 f"running {list(named.inputs)}: expected that each input is a tensor of at least "
@@ -73,7 +80,11 @@ class SampleSteps:
         )
         if config.mode is not CompileMode.EAGER and not config.capture_sizes:
             config = dataclasses.replace(config, capture_sizes=(self._num_rows,))
-        self._specs = given.pop("inputs", {name: _spec(value) for name, value in rows.items()})
+        specs = {
+            name: InputSpec(dtype=value.dtype, trailing_shape=tuple(value.shape[1:]))
+            for name, value in rows.items()
+        }
+        self._specs = given.pop("inputs", specs)
         self._compiled = compile_model(
             named.model,
             config,
@@ -92,7 +103,7 @@ class SampleSteps:
             self._compiled,
             inputs=self._specs,
             lane=self._lane,
-            observer=decode_observer,
+            observer=self,
             **given,
         )
         self.prefill_runner = self._prefill_runner(
@@ -129,6 +140,10 @@ class SampleSteps:
             on_forecast=on_forecast,
         )
 
+    def observe_decode(self, step: DecodeStep, /) -> None:
+        """Keep the host time of a step."""
+        self.latest, self.observed_at = step, time.perf_counter()
+
     def run(self, number: int) -> Any:
         """Run step ``number``, from 0, which determines the lengths, and return its output."""
         padded = self.runner.padded_size(self._num_rows)
@@ -159,14 +174,6 @@ class SampleSteps:
 def tells_lengths(named: NamedModel) -> bool:
     """Return whether a model has attention with host lengths."""
     return bool({"lengths", "recorder"} & named.decode.keys())
-
-
-def _has_rows(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0
-
-
-def _spec(value: torch.Tensor) -> InputSpec:
-    return InputSpec(dtype=value.dtype, trailing_shape=tuple(value.shape[1:]))
 
 
 def _no_lengths(*_: object) -> Mapping[str, Any]:

@@ -24,26 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from npu_compile.runners.decode_runner import DecodeRunner
-    from npu_compile.runners.step_runner import DecodeStep
 
 STEPS_TRACK = "decode steps"
 UPDATES_TRACK = "issuing updates"
 _WARMUP_STEPS = 3
-
-
-class _UpdateObserver:
-    """Adds the updates of each step to a trace."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self.latest: DecodeStep | None = None
-
-    def observe_decode(self, step: DecodeStep, /) -> None:
-        now = time.perf_counter()
-        self.latest = step
-        if step.update_seconds:
-            begin = now - step.update_seconds
-            self._trace.add_span(UPDATES_TRACK, "updates", begin=begin, end=now)
 
 
 def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[str, Any]:
@@ -55,15 +39,9 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
         whose updates they signal; ``began`` and ``ended``, in microseconds of the events' clock.
     """
     trace = Trace("npu-compile")
-    updates = _UpdateObserver(trace)
     device = SampleSteps.device_of(named)
-    steps = SampleSteps(
-        named,
-        named.config,
-        device=device,
-        observer=TraceObserver(trace, device),
-        decode_observer=updates,
-    )
+    observer = TraceObserver(trace, device)
+    steps = SampleSteps(named, named.config, device=device, observer=observer)
     try:
         steps.capture(functools.partial(progress.captured, ""))
         began = time.perf_counter()
@@ -71,7 +49,7 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
             if number == _WARMUP_STEPS:
                 device.synchronize()
                 began = time.perf_counter()
-            _run_traced(steps, number, trace, updates)
+            _run_traced(steps, number, trace)
         device.synchronize()
         ended = time.perf_counter()
         layers = _layers(device, steps.runner)
@@ -85,12 +63,12 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
     }
 
 
-def _run_traced(steps: SampleSteps, number: int, trace: Trace, updates: _UpdateObserver) -> None:
+def _run_traced(steps: SampleSteps, number: int, trace: Trace) -> None:
     begin = time.perf_counter()
     steps.run(number)
-    end = time.perf_counter()
-    step = updates.latest
-    assert step is not None  # noqa: S101
+    end, step, updated = time.perf_counter(), steps.latest, steps.observed_at
+    if step.update_seconds:
+        trace.add_span(UPDATES_TRACK, "updates", begin=updated - step.update_seconds, end=updated)
     name = f"step of {step.num_rows} rows, padded to {step.padded_size}"
     trace.add_span(STEPS_TRACK, name, begin=begin, end=end, mode=step.run_mode.value)
 

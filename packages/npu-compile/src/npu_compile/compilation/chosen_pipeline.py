@@ -34,9 +34,9 @@ def chosen_pipeline(config: CompileConfig, given: Pipeline | None = None) -> Pip
     try:
         return selection.select(pipeline)
     except PipelineError as error:
-        keys = ("disabled_fusions", "required_fusions")
-        said = [key for key in keys if _has_unknown(pipeline, getattr(config, key))]
-        where = said[0] if said else "fusions"
+        known, keys = set(pipeline.names()), ("disabled_fusions", "required_fusions")
+        unknown = (key for key in keys if not known.issuperset(getattr(config, key)))
+        where = next(unknown, "fusions")
         raise ConfigError(f"reading the configuration: {where}: {error}") from error
 
 
@@ -81,8 +81,3 @@ def _check_given(config: CompileConfig, given: object) -> None:
             f"compiling with a pipeline: the configuration has {key}={getattr(config, key)!r} too, "
             f"which chooses or makes another one; leave {key} out, or do not pass `pipeline`"
         )
-
-
-def _has_unknown(pipeline: Pipeline, names: tuple[str, ...]) -> bool:
-    known = pipeline.names()
-    return any(name not in known for name in names)

@@ -11,7 +11,6 @@ import torch
 from npu_compile.caching.cache_folder import CacheFolder
 from npu_compile.caching.cache_key import key_of_software
 from npu_compile.caching.cached_call import CachedCall
-from npu_compile.caching.stored_graph import PreparedPieces
 from npu_compile.compilation.dynamo_call import (
     behind_dynamo,
     mark_dynamic_dims,
@@ -20,13 +19,14 @@ from npu_compile.compilation.dynamo_call import (
 )
 from npu_compile.compilation.graph_compiler import GraphCompiler
 from npu_compile.compilation.inner_compiler import inner_compiler_of
-from npu_compile.configuration.config import CompileMode
+from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
 from npu_graph_runtime import (
     CaptureSession,
     GraphContext,
     GraphedCallable,
+    NpuDevice,
     RunMode,
     runs_captured,
     runs_eagerly,
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from fx_passes import Pipeline
-    from npu_compile.compilation.compilation_report import CompilationReport
-    from npu_compile.configuration.config import CompileConfig
+    from npu_compile.compilation.graph_compiler import CompilationReport
     from npu_graph_runtime import GraphDevice, GraphKey
     from npu_graph_runtime.observer import RuntimeObserver
     from npu_graph_runtime.planning import CapturePlan
@@ -107,14 +106,13 @@ class CompiledModel:
         self._software = (
             "" if config.cache_folder is None else key_of_software(config, whole.pipeline_hash)
         )
-        self._run_eagerly = self._run_capturable = self._behind_dynamo(model, whole)
+        self._run_eagerly = self._run_capturable = self._behind_dynamo(whole)
         if config.splits:
             # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
             # inputs of a captured one as well, and would be run in its place, with nothing split.
-            pieces = PreparedPieces(self._prepare_piece)
-            splitting = GraphCompiler(config, pieces, pipeline=pipeline)
+            splitting = GraphCompiler(config, self._prepare_piece, pipeline=pipeline)
             self._compilers = [splitting, whole]
-            self._run_capturable = self._behind_dynamo(model, splitting, pieces)
+            self._run_capturable = self._behind_dynamo(splitting, self._prepare_function)
         elif not config.fuse and inner is None:
             self._run_eagerly = self._run_capturable = model
         self._graphed: list[GraphedCallable] = []
@@ -301,19 +299,17 @@ class CompiledModel:
 
     def _behind_dynamo(
         self,
-        model: Callable[..., Any],
         compiler: GraphCompiler,
-        pieces: PreparedPieces | None = None,
+        prepare: Callable[[Callable[..., Any], str, bool], Callable[..., Any]] | None = None,
     ) -> Callable[..., Any]:
         """Return the model compiled by Dynamo, with the cache if there is one."""
         if self.config.cache_folder is None:
-            return behind_dynamo(model, compiler)
+            return behind_dynamo(self._model, compiler)
         return CachedCall(
-            model,
+            self._model,
             compiler,
             folder=CacheFolder(self.config.cache_folder),
-            prepare=None if pieces is None else self._prepare_function,
-            pieces=pieces,
+            prepare=prepare,
             signature=self._signature,
             dynamic_dims=self._dynamic_dims,
             software=self._software,
@@ -353,3 +349,49 @@ class CompiledModel:
                     f"for Dynamo ({str(error).splitlines()[0]}); put what runs eagerly behind an "
                     "opaque operator (torch.library), or set fuse=False, which needs no compiler"
                 ) from error
+
+
+def compile_model(
+    model: Callable[..., Any],
+    config: CompileConfig | Mapping[str, Any] | None = None,
+    *,
+    device: GraphDevice | None = None,
+    dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+    context: GraphContext | None = None,
+    observer: RuntimeObserver | None = None,
+    pipeline: Pipeline | None = None,
+) -> CompiledModel:
+    """Compile a model for NPU graph execution.
+
+    Nothing runs yet. Dynamo compiles at the first call, and graphs are captured inside a capture
+    session, which a :class:`~npu_compile.DecodeRunner` opens.
+
+    Args:
+        model: a module or function on tensors that Dynamo traces as one graph. Wrap code that
+            Dynamo must not trace (attention with host arguments) in a custom operator.
+        config: the configuration. A mapping is read by :meth:`CompileConfig.from_mapping`; ``None``
+            fuses and runs eagerly.
+        device: the device; by default the current NPU.
+        dynamic_arg_dims: maps tensor arguments to the dimensions whose size changes between calls.
+        context: provides run mode and graph key for each call; by default a new one. In mode
+            ``breakable``, pass the context with which you marked functions by ``runs_eagerly``.
+        observer: receives captures and replays.
+        pipeline: rewrites the graph, instead of the pipeline named by ``config.fusions``. Use it
+            for rules of your own, rules for collectives of ``fx_passes.fusions.parallel``, or
+            passes with other arguments, such as ``ForwardCopiesPass(private=...)``.
+
+    Raises:
+        ConfigError: The configuration is invalid.
+        SiblingVersionError: The version of a package that npu-compile uses is outside its range.
+        DeviceUnavailableError: No device was given and there is no NPU.
+    """
+    config = CompileConfig.of(config)
+    return CompiledModel(
+        model,
+        config,
+        device=NpuDevice() if device is None else device,
+        dynamic_arg_dims=dynamic_arg_dims,
+        context=context,
+        observer=observer,
+        pipeline=pipeline,
+    )

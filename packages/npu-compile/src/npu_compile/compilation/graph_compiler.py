@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import TYPE_CHECKING, Any
 
 from fx_passes.generic_passes import prepared_values_of
 from npu_compile.compilation.chosen_pipeline import chosen_pipeline, stable_hash
-from npu_compile.compilation.compilation_report import CompilationReport
 from npu_compile.compilation.prepared_inputs import give_prepared_values
 from npu_compile.sibling_versions import check_sibling_versions
 from piecewise_split import plan_split, split, stitch
@@ -21,7 +21,29 @@ if TYPE_CHECKING:
     from fx_passes.generic_passes import PreparedValues
     from npu_compile.compilation.inner_compiler import FxCompiler
     from npu_compile.configuration.config import CompileConfig
-    from piecewise_split import Piece
+    from piecewise_split import Piece, SplitPlan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CompilationReport:
+    """The report on one graph that the backend compiled.
+
+    Attributes:
+        fusions: matches and near misses, with reasons; ``None`` if no fusion rule ran.
+        plan: the split plan, or ``None`` if the graph was not split.
+        num_captured_pieces: number of pieces wrapped for capture.
+        cache: where the compile cache found or stored the graph, or why it could not; ``None``
+            without a cache folder.
+    """
+
+    fusions: Report | None
+    plan: SplitPlan | None
+    num_captured_pieces: int
+    cache: str | None = None
+
+    def __str__(self) -> str:
+        parts = (self.fusions, self.plan, self.cache)
+        return "\n\n".join(str(part) for part in parts if part is not None)
 
 
 class GraphCompiler:
@@ -38,6 +60,7 @@ class GraphCompiler:
     Attributes:
         prepared: values that graphs compute from weights once for all steps. Before you replay a
             captured graph, ask them whether a weight has changed.
+        pieces: the pieces of the latest graph, each with the callable that replaces it.
         pipeline_hash: hash of the pipeline, for the key of a compile cache; empty without one.
 
     Raises:
@@ -56,6 +79,7 @@ class GraphCompiler:
         check_sibling_versions()
         self.reports: list[CompilationReport] = []
         self.prepared: list[PreparedValues] = []
+        self.pieces: tuple[tuple[Piece, Callable[..., Any]], ...] = ()
         self._config = config
         chosen = chosen_pipeline(config, pipeline)
         self._pipeline = chosen.observed_by(*observers) if chosen else None
@@ -91,7 +115,9 @@ class GraphCompiler:
             )
             pieces = split(plan)
             num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
-            compiled = given(stitch(pieces, self._prepare_piece))
+            replaced = [self._prepare_piece(piece) for piece in pieces.pieces]
+            compiled = given(stitch(pieces, lambda piece: replaced[piece.index]))
+            self.pieces = tuple(zip(pieces.pieces, replaced, strict=True))
         elif self._inner is not None:
             compiled = self._inner(graph_module, example_inputs)
         report = CompilationReport(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -292,16 +292,7 @@ class CompileConfig:
         Raises:
             ConfigError: The text is not a JSON object, or as for :meth:`from_mapping`.
         """
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"reading the configuration: not valid JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise ConfigError(
-                "reading the configuration: expected a JSON object, "
-                f"found {type(values).__name__}: {text[:60]!r}"
-            )
-        return cls.from_mapping(values)
+        return cls._read(text, json.loads, "JSON")
 
     @classmethod
     def from_file(cls, path: str | Path) -> CompileConfig:
@@ -315,7 +306,8 @@ class CompileConfig:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"reading the configuration file {str(path)!r}: {error}") from error
         try:
-            return cls._from_toml(text) if Path(path).suffix == ".toml" else cls.from_json(text)
+            is_toml = Path(path).suffix == ".toml"
+            return cls._read(text, tomllib.loads, "TOML") if is_toml else cls.from_json(text)
         except ConfigError as error:
             raise ConfigError(f"{error} (in the file {str(path)!r})") from error
 
@@ -394,11 +386,16 @@ class CompileConfig:
             )
 
     @classmethod
-    def _from_toml(cls, text: str) -> CompileConfig:
+    def _read(cls, text: str, loads: Callable[[str], Any], form: str) -> CompileConfig:
         try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"reading the configuration: not valid TOML: {error}") from error
+            values = loads(text)
+        except ValueError as error:
+            raise ConfigError(f"reading the configuration: not valid {form}: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(
+                f"reading the configuration: expected a {form} object, "
+                f"found {type(values).__name__}: {text[:60]!r}"
+            )
         return cls.from_mapping(values)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.errors import ConfigError
@@ -49,16 +49,10 @@ _QUANTIZING_RULES: Final = (
 )
 
 
-class Meaning(NamedTuple):
-    """The field of ``CompileConfig`` that an option sets; others may override a default one."""
-
-    field: str
-    value: Any
-    is_default: bool = False
-
-
+# The fields of ``CompileConfig`` that an option sets, and those that others may set otherwise.
+_Meaning = tuple[dict[str, Any], dict[str, Any]]
 # Takes the name and the value of an option.
-_Reader = Callable[[str, object], tuple[Meaning, ...]]
+_Reader = Callable[[str, object], _Meaning]
 
 
 def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,11 +73,9 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         if name not in OPTION_ALIASES:
             continue
-        for meaning in OPTION_ALIASES[name](name, value):
-            key, translated = meaning.field, meaning.value
-            if meaning.is_default:
-                defaults.setdefault(key, translated)
-                continue
+        said, by_default = OPTION_ALIASES[name](name, value)
+        defaults = {**by_default, **defaults}
+        for key, translated in said.items():
             if key in own and not _is_same(own[key], translated):
                 other = said_by[key] or key
                 raise ConfigError(
@@ -185,34 +177,31 @@ def _known(option: str, value: object, names: Mapping[str, str]) -> str:
     )
 
 
-def _value_of(field: str, *more: Meaning) -> _Reader:
+def _value_of(field: str, **defaults: Any) -> _Reader:
     """Return a reader of an option that has the value of a field here."""
-    return lambda _, value: (Meaning(field, value), *more)
+    return lambda _, value: ({field: value}, defaults)
 
 
-def _where_true(*meanings: Meaning) -> _Reader:
+def _where_true(said: dict[str, Any], **defaults: Any) -> _Reader:
     """Return a reader of an option that means nothing where it is false."""
-    return lambda name, value: meanings if require_boolean(name, value) else ()
+    return lambda name, value: (said, defaults) if require_boolean(name, value) else ({}, {})
 
 
-def _compiler(name: str, value: object) -> tuple[Meaning, ...]:
+def _compiler(name: str, value: object) -> _Meaning:
     mode = _known(name, value, _COMPILERS)
-    return _PIECEWISE_DECODE if mode == "piecewise" else (Meaning("mode", mode),)
+    return {"mode": mode}, {"splitting_ops": _DECODE_SPLITS} if mode == "piecewise" else {}
 
 
-def _cudagraph_mode(option: str, value: object) -> tuple[Meaning, ...]:
+def _cudagraph_mode(option: str, value: object) -> _Meaning:
     name = value.upper() if isinstance(value, str) else value
-    mode = Meaning("mode", _known(option, name, _CUDAGRAPH_MODES))
-    return (mode, Meaning("prefill_capture_sizes", ())) if name == "FULL_DECODE_ONLY" else (mode,)
+    decode_only = {"prefill_capture_sizes": ()} if name == "FULL_DECODE_ONLY" else {}
+    return {"mode": _known(option, name, _CUDAGRAPH_MODES), **decode_only}, {}
 
 
-def _cudagraph_capture_sizes(_: str, value: object) -> tuple[Meaning, ...]:
+def _cudagraph_capture_sizes(_: str, value: object) -> _Meaning:
     # vLLM's sizes are tokens of any batch, and a decode batch has one a row.
-    return (
-        Meaning("capture_sizes", value),
-        Meaning("prefill_capture_sizes", value, is_default=True),
-        Meaning("mode", "full_decode_and_piecewise", is_default=True),
-    )
+    mode = "full_decode_and_piecewise"
+    return {"capture_sizes": value}, {"prefill_capture_sizes": value, "mode": mode}
 
 
 def _torch_compile_max_bs(name: str, value: object) -> NoReturn:
@@ -223,54 +212,43 @@ def _torch_compile_max_bs(name: str, value: object) -> NoReturn:
     )
 
 
-def _piecewise_cuda_graph_compiler(name: str, value: object) -> tuple[()]:
+def _piecewise_cuda_graph_compiler(name: str, value: object) -> _Meaning:
     if value != "eager":
         raise ConfigError(
             f"reading the configuration: {name} is {value!r}, expected 'eager', as SGLang expects "
             "on NPUs: pieces are captured as they are; for a compiler of torch_npu use mode "
             "'torchair'"
         )
-    return ()
+    return {}, {}
 
 
-def _enable_graph_rewrite(name: str, value: object) -> tuple[Meaning, ...]:
-    return (Meaning("fuse", require_boolean(name, value)),)
+def _enable_quantization_fusion(name: str, value: object) -> _Meaning:
+    return {} if require_boolean(name, value) else {"disabled_fusions": _QUANTIZING_RULES}, {}
 
-
-def _enable_quantization_fusion(name: str, value: object) -> tuple[Meaning, ...]:
-    rules = Meaning("disabled_fusions", _QUANTIZING_RULES)
-    return () if require_boolean(name, value) else (rules,)
-
-
-_BY_DEFAULT_FULL: Final = Meaning("mode", "full", is_default=True)
-_PIECEWISE_DECODE: Final = (
-    Meaning("mode", "piecewise"),
-    Meaning("splitting_ops", _DECODE_SPLITS, is_default=True),
-)
 
 OPTION_ALIASES: Final[Mapping[str, _Reader]] = MappingProxyType(
     {
         "compiler": _compiler,
         "cudagraph_mode": _cudagraph_mode,
         "cudagraph_capture_sizes": _cudagraph_capture_sizes,
-        "cuda_graph_bs": _value_of("capture_sizes", _BY_DEFAULT_FULL),
-        "cuda_graph_max_bs": lambda *_: (_BY_DEFAULT_FULL,),  # and see `_LIMITS`
+        "cuda_graph_bs": _value_of("capture_sizes", mode="full"),
+        "cuda_graph_max_bs": lambda *_: ({}, {"mode": "full"}),  # and see `_LIMITS`
         "piecewise_cuda_graph_tokens": _value_of("prefill_capture_sizes"),
-        "piecewise_cuda_graph_max_tokens": lambda *_: (),  # see `_LIMITS`
+        "piecewise_cuda_graph_max_tokens": lambda *_: ({}, {}),  # see `_LIMITS`
         "piecewise_cuda_graph_compiler": _piecewise_cuda_graph_compiler,
-        "disable_cuda_graph": _where_true(Meaning("mode", "eager")),
-        "enable_debug_mode": _where_true(Meaning("address_check", "always")),
-        "enable_graph_rewrite": _enable_graph_rewrite,
+        "disable_cuda_graph": _where_true({"mode": "eager"}),
+        "enable_debug_mode": _where_true({"address_check": "always"}),
+        "enable_graph_rewrite": lambda name, value: ({"fuse": require_boolean(name, value)}, {}),
         # SGLang splits prefill, and goes on to capture decode whole.
         "enable_piecewise_cuda_graph": _where_true(
-            Meaning("mode", "full_decode_and_piecewise"),
-            Meaning("splitting_ops", _PREFILL_SPLITS, is_default=True),
-            Meaning("allow_absent", value=True, is_default=True),
+            {"mode": "full_decode_and_piecewise"}, splitting_ops=_PREFILL_SPLITS, allow_absent=True
         ),
-        "enable_piecewise_npu_graph_decode": _where_true(*_PIECEWISE_DECODE),
+        "enable_piecewise_npu_graph_decode": _where_true(
+            {"mode": "piecewise"}, splitting_ops=_DECODE_SPLITS
+        ),
         "enable_quantization_fusion": _enable_quantization_fusion,
-        "enable_torch_compile": _where_true(_BY_DEFAULT_FULL, Meaning("fuse", value=True)),
-        "enable_torch_npugraph_ex_compile": _where_true(Meaning("mode", "torchair")),
+        "enable_torch_compile": _where_true({"fuse": True}, mode="full"),
+        "enable_torch_npugraph_ex_compile": _where_true({"mode": "torchair"}),
         "torch_compile_max_bs": _torch_compile_max_bs,
     }
 )

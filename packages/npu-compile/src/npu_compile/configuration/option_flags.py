@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,12 +16,6 @@ LIST_OPTIONS: Final = frozenset(
 )
 
 
-@dataclasses.dataclass
-class _Flag:
-    text: str
-    values: list[str]
-
-
 def read_flags(arguments: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
     """Return options by name.
 
@@ -32,24 +25,24 @@ def read_flags(arguments: Sequence[str], lists: Collection[str]) -> dict[str, An
     Raises:
         ConfigError: a word before the first flag, or a flag twice.
     """
-    flags: dict[str, _Flag] = {}
-    latest: _Flag | None = None
+    flags: dict[str, list[str]] = {}
+    latest: list[str] | None = None
     for word in arguments:
         if not word.startswith("--"):
             if latest is None:
                 raise ConfigError(
                     f"reading the flags: expected a flag such as --mode, found {word!r}"
                 )
-            latest.values.append(word)
+            latest.append(word)
             continue
         text, equals, value = word.partition("=")
         name = text[2:].replace("-", "_")
         if name in flags:
             raise ConfigError(f"reading the flags: {text} is given twice; give it once")
-        latest = flags[name] = _Flag(text, [value] if equals else [])
+        latest = flags[name] = [value] if equals else []
     return {
-        name: _value(flag.values, is_list=name in lists or name in LIST_OPTIONS)
-        for name, flag in flags.items()
+        name: _value(texts, is_list=name in lists or name in LIST_OPTIONS)
+        for name, texts in flags.items()
     }
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
     from fx_passes import Pipeline, Report
-    from npu_compile.compilation.compilation_report import CompilationReport
+    from npu_compile.compilation.graph_compiler import CompilationReport
     from npu_compile.explaining.launched_operators import LaunchedOperator
     from npu_compile.explaining.layers import LayerGroup
 

@@ -22,8 +22,7 @@ class RaisingObserver:
 
     def __init__(self) -> None:
         self._found: Counter[str] | None = None
-        self._left: Counter[str] = Counter()
-        self._raises = False
+        self._left: Counter[str] | None = None
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
         """Count the places before the raising pass."""
@@ -33,11 +32,11 @@ class RaisingObserver:
     def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
         """Count the places that remain."""
         if report.name == RAISING:
-            self._left, self._raises = _count(graph_module), True
+            self._left = _count(graph_module)
 
     def lines(self) -> Iterator[str]:
         """Yield one line per kind; none if the pipeline does not raise."""
-        if not self._raises or self._found is None:
+        if self._left is None or self._found is None:
             return
         for kind in SITE_KINDS:
             found = self._found[kind]

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from npu_compile.errors import InputError
-from npu_compile.inputs.input_place import InputPlace
+from npu_compile.inputs.input_spec import InputPlace
 from npu_compile.inputs.step_size import StepSize, require_step_size
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_compile.inputs.input_place import InputPlace
-from npu_compile.inputs.input_spec import require_specs
+from npu_compile.inputs.input_spec import InputPlace, require_specs
 from npu_compile.inputs.packed_layout import PackedLayout
 from npu_compile.inputs.step_size import require_own_within, require_step_size
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from attn_update import Recorder, UpdateLane
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.errors import ConfigError, RunnerStateError
-from npu_compile.inputs.step_size import StepSize
-from npu_compile.runners.producing.produced_plans import plans_of
-from npu_compile.runners.producing.step_producers import require_producers
+from npu_compile.runners.recorded_plans import RecordedPlans
 from npu_compile.runners.runner_arguments import require_instance, require_prepare
+from npu_compile.runners.step_producers import require_producers
 from npu_graph_runtime import GraphKey, RunMode, largest_first
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attn_update import Lengths, ParameterGroup, UpdatePlan
-    from npu_compile.runners.producing.step_producers import StepProducers
+    from npu_compile.runners.step_producers import StepProducers
 
 
 class CapturedSteps:
@@ -73,9 +72,7 @@ class CapturedSteps:
             )
         self._compiled = compiled
         require_producers(doing, producers)
-        self._plans = plans_of(
-            compiled, producers, _size_of, recorder=recorder, lane=lane, groups=groups
-        )
+        self._plans = RecordedPlans(compiled, recorder, lane, groups, producers)
         self._pool: object = None
 
     @property
@@ -182,12 +179,3 @@ class CapturedSteps:
     def _call(self, key: GraphKey, inputs: Mapping[str, Tensor]) -> Any:
         with self._compiled.context.run(RunMode.FULL, key):
             return self._compiled(**inputs)
-
-
-def _size_of(key: GraphKey) -> StepSize:
-    if key.num_sequences is None:
-        raise ConfigError(
-            f"capturing the step of {key} with producers: the key has no num_sequences, expected "
-            "the sequences that its metadata is made for; name them in the key"
-        )
-    return StepSize(tokens=key.num_tokens, sequences=key.num_sequences)

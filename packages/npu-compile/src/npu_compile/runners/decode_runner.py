@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError
-from npu_compile.runners.producing.produced_plans import plans_of
-from npu_compile.runners.producing.step_producers import require_produced_steps
+from npu_compile.runners.recorded_plans import RecordedPlans
 from npu_compile.runners.runner_arguments import (
     require_callable,
     require_model_and_inputs,
@@ -15,6 +14,7 @@ from npu_compile.runners.runner_arguments import (
 )
 from npu_compile.runners.several_steps.repeated_steps import RepeatedSteps
 from npu_compile.runners.step_form import StepForm
+from npu_compile.runners.step_producers import require_produced_steps
 from npu_compile.runners.step_runner import StepRunner
 from npu_graph_runtime import RunMode
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
-    from npu_compile.runners.producing.step_producers import StepProducers
     from npu_compile.runners.several_steps.repeated_steps import Advance
+    from npu_compile.runners.step_producers import StepProducers
     from npu_compile.runners.step_runner import DecodeObserver
 
 
@@ -158,15 +158,7 @@ class DecodeRunner(StepRunner):
                 "that is compared runs eagerly too; pass what makes attention see its lengths"
             )
         require_produced_steps(doing, producers, form, modes, compiled.config.shadow_every)
-        call = None
-        plans = plans_of(
-            compiled,
-            producers,
-            lambda key: form.step_size(key.num_tokens),
-            recorder=recorder,
-            lane=lane,
-            groups=groups,
-        )
+        plans, call = RecordedPlans(compiled, recorder, lane, groups, producers), None
         if advance is not None:
             repeated = RepeatedSteps(
                 compiled,

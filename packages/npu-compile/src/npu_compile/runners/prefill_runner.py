@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError
-from npu_compile.runners.producing.produced_plans import plans_of
-from npu_compile.runners.producing.step_producers import require_produced_steps
+from npu_compile.runners.recorded_plans import RecordedPlans
 from npu_compile.runners.runner_arguments import (
     require_callable,
     require_model_and_inputs,
     require_updates,
 )
 from npu_compile.runners.step_form import PrefillForm
+from npu_compile.runners.step_producers import require_produced_steps
 from npu_compile.runners.step_runner import StepRunner
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
-    from npu_compile.runners.producing.step_producers import StepProducers
+    from npu_compile.runners.step_producers import StepProducers
 
 
 class PrefillRunner(StepRunner):
@@ -105,19 +105,9 @@ class PrefillRunner(StepRunner):
         }
         form = PrefillForm(inputs, max_sequences=max_sequences)
         require_produced_steps(doing, producers, form, modes if sizes else (), config.shadow_every)
-        plans = plans_of(
-            compiled,
-            producers,
-            lambda key: form.step_size(key.num_tokens),
-            recorder=recorder,
-            lane=lane,
-            groups=padded,
+        plans = RecordedPlans(
+            compiled, recorder, lane, padded, producers, lambda key: form.step_size(key.num_tokens)
         )
         super().__init__(
-            compiled,
-            form,
-            run_modes=modes,
-            sizes=sizes,
-            plans=plans,
-            set_lengths=set_lengths,
+            compiled, form, run_modes=modes, sizes=sizes, plans=plans, set_lengths=set_lengths
         )

@@ -41,7 +41,9 @@ def resolve_side_inputs(
         return {}
     owner: dict[str, int] = {}
     piece_of: dict[torch.fx.Node, int] = {}
-    values = _outer_values(analysed)
+    outer = (*analysed.placeholders, *analysed.constants.values())
+    values: dict[str, Value] = {str(node.target): node for node in outer}
+    values.update((node.name, node) for node in outer)
     for index, piece in enumerate(analysed.pieces):
         for node in piece.nodes:
             piece_of[node] = index
@@ -54,12 +56,6 @@ def resolve_side_inputs(
                 _check_available(name, key, values, owner, index)
                 found.setdefault(index, []).append(values[name])
     return found
-
-
-def _outer_values(analysed: AnalysedGraph) -> dict[str, Value]:
-    outer = (*analysed.placeholders, *analysed.constants.values())
-    by_target: dict[str, Value] = {str(node.target): node for node in outer}
-    return by_target | {node.name: node for node in outer}
 
 
 def _check_available(

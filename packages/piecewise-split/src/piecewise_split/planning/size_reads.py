@@ -176,9 +176,7 @@ def _reads_whole_size(node: torch.fx.Node) -> bool:
 
 def _symbol_placeholders(graph: torch.fx.Graph) -> dict[object, torch.fx.Node]:
     symbols: dict[object, torch.fx.Node] = {}
-    for node in graph.nodes:
-        if node.op != "placeholder":
-            continue
+    for node in graph.find_nodes(op="placeholder"):
         value = node_value(node)
         if isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
             symbols.setdefault(value.node.expr, node)

@@ -49,7 +49,7 @@ class StructureReader:
         self._analysed = analysed
         self._values: dict[Value, str] = {}
         self._signatures = _Texts(str)
-        self._targets = _Texts(_target_text)
+        self._targets = _Texts(lambda it: qualified_name(it) if callable(it) else str(it))
         self._objects = _Texts(lambda literal: f"object of {type(literal).__qualname__}")
 
     def structure(self, piece: PieceNodes) -> str:
@@ -141,10 +141,6 @@ class _Texts:
             self._taken.add(text)
             self._by_object[key] = text
         return text
-
-
-def _target_text(target: object) -> str:
-    return qualified_name(target) if callable(target) else str(target)
 
 
 def value_signature(value: object) -> Hashable:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
-    from fx_passes.rewriting.rule import Check
 
 
 # What `npu_geglu` calls the error function and the hyperbolic tangent.
@@ -74,7 +73,7 @@ def _cut_problem(match: Match) -> NoMatch | None:
     return slices_problem(bound, size)
 
 
-def _gelu_problem(match: Match) -> NoMatch | None:
+def _check(match: Match) -> NoMatch | None:
     return form_problem(match) or halves_problem(match)
 
 
@@ -91,7 +90,7 @@ def fuse_swiglu() -> Rule:
     with a relative difference of at most one unit in the last place of the dtype or so.
     Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
-    return _rule("swiglu", silu_gated, halves_problem)
+    return _rule("swiglu", silu_gated)
 
 
 def fuse_geglu() -> Rule:
@@ -105,14 +104,14 @@ def fuse_geglu() -> Rule:
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32 on A2, A3 and 950. It
     rounds once where the two operators round twice: the numerics are `rounding`.
     """
-    return _rule("geglu", gelu_gated, _gelu_problem)
+    return _rule("geglu", gelu_gated)
 
 
-def _rule(name: str, gated: Link, check: Check) -> Rule:
+def _rule(name: str, gated: Link) -> Rule:
     return Rule(
         name=f"fuse_{name}",
         patterns=tuple(combine(halves, gated) for halves in HALVES),
-        check=check,
+        check=_check,
         rewrite=_rewrite,
         operators=(f"npu::npu_{name}",),
         numerics="rounding",

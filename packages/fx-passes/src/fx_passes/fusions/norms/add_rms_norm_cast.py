@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.norms.regrouped_rows import (
+from fx_passes.fusions.norms.residual_norm import (
+    NORMS,
     flattened_rows,
     regroup,
     reshaped_rows,
     rows_problem,
 )
-from fx_passes.fusions.norms.residual_norm import NORMS
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label

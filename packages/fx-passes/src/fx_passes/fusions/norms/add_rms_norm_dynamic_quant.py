@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fx_passes.fusions.norms.regrouped_rows import (
-    flattened_rows,
-    regroup,
-    reshaped_rows,
-    rows_problem,
-)
 from fx_passes.fusions.norms.residual_norm import (
     NORMS,
+    flattened_rows,
     norm_problem,
+    regroup,
+    reshaped_rows,
     residual_norm_patterns,
+    rows_problem,
     sum_value,
 )
 from fx_passes.fusions.quantized import dynamic_dtype_problem, row_quantized

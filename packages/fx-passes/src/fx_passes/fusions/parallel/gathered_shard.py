@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.parallel.collectives import ALL_GATHER, WAIT, build_collective, gathered
-from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
+from fx_passes.fusions.parallel.collectives import (
+    ALL_GATHER,
+    WAIT,
+    ParallelGroup,
+    build_collective,
+    gathered,
+    group_of,
+)
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import same_shape, sizes_equal
 from fx_passes.rewriting.rule import Rule

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.fusions.parallel.collectives import ALL_REDUCE, WAIT, reduced
-from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
+from fx_passes.fusions.parallel.collectives import (
+    ALL_REDUCE,
+    WAIT,
+    ParallelGroup,
+    group_of,
+    reduced,
+)
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label

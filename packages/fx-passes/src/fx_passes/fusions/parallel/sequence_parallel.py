@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,11 +13,12 @@ from fx_passes.fusions.parallel.collectives import (
     ALL_REDUCE,
     REDUCE_SCATTER,
     WAIT,
+    ParallelGroup,
     build_collective,
     gathered,
+    group_of,
     reduced,
 )
-from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -130,17 +131,11 @@ def _gather_problem(match: Match, group: ParallelGroup) -> NoMatch | None:
 
 
 def _division_problem(match: Match, group: ParallelGroup, divisible: bool) -> NoMatch | None:
-    tokens = match.tensor("x").shape[0]
-    known = all(isinstance(size, int) for size in (tokens,))
-    if sizes_equal(_remainder(tokens, group.size), 0) or (divisible and not known):
+    tokens: Any = match.tensor("x").shape[0]
+    number = tokens.node.expr if isinstance(tokens, torch.SymInt) else tokens
+    if number % group.size == 0 or (divisible and not isinstance(tokens, int)):
         return None
     return NoMatch(f"{tokens} tokens are not known to divide by {group.size} ranks")
-
-
-def _remainder(tokens: object, size: int) -> object:
-    if isinstance(tokens, torch.SymInt):
-        return tokens.node.expr % size
-    return tokens % size if isinstance(tokens, int) else None
 
 
 def _rewrite(

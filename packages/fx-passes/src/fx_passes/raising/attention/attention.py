@@ -22,7 +22,7 @@ from fx_passes.matching.requirements import (
     shapes_equal,
     sizes_equal,
 )
-from fx_passes.raising.attention.added_mask import seen_keys
+from fx_passes.memory import views_of
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fx_passes.matching.combined_pattern import Linked
+    from fx_passes.memory import EffectTable
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -43,6 +44,8 @@ _CAUSAL_MASK_SIDE = 2048
 _SPARSE_WHOLE_MASK = 1
 _SPARSE_CAUSAL_FROM_TOP_LEFT = 2
 _RANK = 4
+# What is this far below the scores has a weight of zero in every dtype of 16 bits.
+_FAR_BELOW = -1e4
 
 
 def _plain(query: Tensor, key: Tensor, value: Tensor) -> Linked:
@@ -194,7 +197,44 @@ def seen_mask(match: Match) -> Node | None:
     mask, value = match.bound.get("mask"), match.value("mask")
     if not isinstance(mask, Node) or not isinstance(value, torch.Tensor):
         return None
-    return mask if value.dtype == torch.bool else seen_keys(mask, match.effects)
+    return mask if value.dtype == torch.bool else _seen_keys(mask, match.effects)
+
+
+def _seen_keys(mask: Node, effects: EffectTable) -> Node | None:
+    """Return the bool mask of an additive mask, True for a key that is attended to, or None.
+
+    Models build such a mask as `where(seen, 0, minimum of the dtype)`.
+    """
+    aten = torch.ops.aten
+    chosen = {aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar}
+    if mask.target not in chosen:
+        return None
+    seen, zero, far_below = mask.args
+    if not isinstance(seen, Node) or _number(zero) != 0:
+        return None
+    number = _number(far_below)
+    if number is None or not number <= _FAR_BELOW:
+        return None
+    tensors = [each for each in (mask, seen, zero, far_below) if isinstance(each, Node)]
+    return None if any(_is_written(each, effects) for each in tensors) else seen
+
+
+def _number(item: object) -> float | None:
+    """Return the number that all elements of a tensor are, where its factory tells it."""
+    if isinstance(item, (int, float)) and not isinstance(item, bool):
+        return float(item)
+    if not isinstance(item, Node) or item.op != "call_function":
+        return None
+    name = str(getattr(item.target, "__name__", item.target)).partition(".")[0]
+    if name in {"zeros", "new_zeros", "zeros_like"}:
+        return 0.0
+    value = {"full": item.args[1:2], "scalar_tensor": item.args[:1], "tensor": item.args[:1]}
+    return _number(value[name][0]) if value.get(name) else None
+
+
+def _is_written(node: Node, effects: EffectTable) -> bool:
+    family = (node, *views_of(node, effects))
+    return any(value in effects.of(user).writes for value in family for user in value.users)
 
 
 def _mask_shape_problem(shape: torch.Size, query: Tensor, key: Tensor) -> NoMatch | None:

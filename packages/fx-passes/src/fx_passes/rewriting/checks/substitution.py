@@ -18,6 +18,7 @@ from fx_passes.graph_argument import literals_equal, value_of
 from fx_passes.matching.match import NoMatch
 from fx_passes.matching.requirements import is_dense, shapes_equal
 from fx_passes.memory import escapes, meets_its_source, views_of
+from fx_passes.memory.alias_analysis import GIVEN
 from fx_passes.rewriting.checks.overwritten_values import overwritten_values
 from fx_passes.torch_internals import OpOverload, storage_key
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 
 aten = torch.ops.aten
-_GIVEN = frozenset({"placeholder", "get_attr"})
 # Their operators do not depend on where in its memory a tensor begins, but for `_READS_PLACEMENT`.
 _OF_TORCH = frozenset({"_c10d_functional", "_c10d_functional_autograd", "aten", "prims"})
 # Their kernels get an address, and are fastest or right at aligned ones only.
@@ -171,7 +171,10 @@ def _relation(old: Node, source: Node, effects: EffectTable) -> _Relation:
     same = True
     node = old
     while node is not source:
-        if source in effects.of(node).aliases and _returns_argument(node):
+        # Operators of others may return an argument as it is: a rule that replaces one by that
+        # argument knows that it does.
+        foreign = isinstance(node.target, OpOverload) and node.target.namespace not in _OF_TORCH
+        if foreign and source in effects.of(node).aliases:
             return "same object" if same else "view"
         above = _step(node, effects)
         if above is None:
@@ -195,14 +198,6 @@ def _step(node: Node, effects: EffectTable) -> Node | None:
     if shown is None and (_is_argument(node) or _reshape(node) == "view"):
         shown = node.args[0] if isinstance(node.args[0], Node) else None
     return shown
-
-
-def _returns_argument(node: Node) -> bool:
-    """Return whether an operator of others may return an argument as it is.
-
-    A rule that replaces it by that argument knows that it does.
-    """
-    return isinstance(node.target, OpOverload) and node.target.namespace not in _OF_TORCH
 
 
 def _is_argument(node: Node) -> bool:
@@ -256,7 +251,7 @@ def _identity_problem(old: Node, new: Node, effects: EffectTable) -> NoMatch | N
     for user in (user for value in mine for user in value.users):
         if user.op != "output" and not effects.of(user).barrier:
             continue
-        given = any(value.op in _GIVEN for value in theirs)
+        given = any(value.op in GIVEN for value in theirs)
         returned = any(each.op == "output" for value in theirs for each in value.users)
         if given or returned:
             return NoMatch(
@@ -361,7 +356,7 @@ def _is_allocated_inside(node: Node, effects: EffectTable) -> bool:
         and owner.target.namespace in _OF_TORCH | _OF_TORCH_NPU
         and effects.fresh(owner)
         and all(
-            _owner(value, effects).op not in _GIVEN and literals_equal(_offset(value), 0)
+            _owner(value, effects).op not in GIVEN and literals_equal(_offset(value), 0)
             for value in _overwritten(node, effects)
         )
     )

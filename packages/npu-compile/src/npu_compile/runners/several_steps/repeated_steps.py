@@ -84,7 +84,12 @@ class RepeatedSteps:
         self, lane: UpdateLane | None, groups: Mapping[str, ParameterGroup] | None
     ) -> RecordedPlans:
         """Return the update plans, whose groups and lengths are those of each step."""
-        return _RepeatedPlans(self, self._recorder, lane, groups, self._steps)
+        by_step = groups and {
+            f"{_name(step)}/{name}": group
+            for step in range(self._steps)
+            for name, group in groups.items()
+        }
+        return _RepeatedPlans(self, self._compiled, self._recorder, lane, by_step)
 
     def take_lengths(self, lengths: Mapping[str, Mapping[str, Lengths]]) -> None:
         """Keep the lengths of the first step for the call that follows, which shows them."""
@@ -108,7 +113,7 @@ class RepeatedSteps:
                 f"running {self._steps} decode steps: growing names {sorted(missing)}, which the "
                 f"lengths of {', '.join(map(repr, lengths))} do not give"
             )
-        first: _Lengths = {
+        first: Mapping[str, Mapping[str, Any]] = {
             group: {
                 name: torch.as_tensor(value).tolist() if name in self._growing else value
                 for name, value in given.items()
@@ -118,17 +123,16 @@ class RepeatedSteps:
         return tuple(
             {
                 group: {
-                    name: self._grown(value, step) if name in self._growing else value
+                    # A row of padding has none.
+                    name: [each + step if each else 0 for each in value]
+                    if name in self._growing
+                    else value
                     for name, value in given.items()
                 }
                 for group, given in first.items()
             }
             for step in range(self._steps)
         )
-
-    @staticmethod
-    def _grown(lengths: Any, step: int) -> list[int]:
-        return [each + step if each else 0 for each in lengths]
 
     def _show_lengths(self, step: int) -> None:
         if self._of_steps and self._set_lengths is not None:
@@ -154,20 +158,8 @@ class RepeatedSteps:
 class _RepeatedPlans(RecordedPlans):
     """Update plans of graphs that hold several steps; takes the lengths of the first."""
 
-    def __init__(
-        self,
-        repeated: RepeatedSteps,
-        recorder: Recorder | None,
-        lane: UpdateLane | None,
-        groups: Mapping[str, ParameterGroup] | None,
-        steps: int,
-    ) -> None:
-        by_step = groups and {
-            f"{_name(step)}/{name}": group
-            for step in range(steps)
-            for name, group in groups.items()
-        }
-        super().__init__(recorder, lane, by_step)
+    def __init__(self, repeated: RepeatedSteps, *given: Any) -> None:
+        super().__init__(*given)
         self._repeated = repeated
 
     def drain(self) -> None:

@@ -1,1 +1,0 @@
-"""Producers of attention's metadata, in the steps of runners."""
