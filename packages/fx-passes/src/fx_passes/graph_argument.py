@@ -41,6 +41,13 @@ def value_of(argument: object) -> object:
     return argument
 
 
+def held_by(module: object, target: object) -> object:
+    """Return what a `get_attr` node with a target reads from a module; None if there is nothing."""
+    for name in str(target).split("."):
+        module = getattr(module, name, None)
+    return module
+
+
 def literals_equal(left: object, right: object) -> bool:
     """Return whether two literals mean the same to an operator.
 

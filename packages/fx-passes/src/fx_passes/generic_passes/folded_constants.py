@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from fx_passes.generic_passes.equal_calls import PREPARING_OPERATORS
 from fx_passes.generic_passes.prepared_values import PreparedValues
-from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.graph_argument import held_by, nodes_in, value_of
 from fx_passes.graph_pass import GraphPass
 from fx_passes.memory import PREPARED_VALUES, AliasAnalysis, EffectTable, escapes
 from fx_passes.reports.report import PassReport
@@ -145,12 +145,10 @@ def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
     """Return the tensors that a module holds and its graph reads, but those without memory."""
     found: dict[Node, torch.Tensor] = {}
     for node in graph_module.graph.find_nodes(op="get_attr"):
-        holder: object = graph_module
-        for name in str(node.target).split("."):
-            holder = getattr(holder, name, None)
-        real = isinstance(holder, torch.Tensor) and not isinstance(holder, FakeTensor)
-        if isinstance(holder, torch.Tensor) and real and not holder.is_meta:
-            found[node] = holder
+        tensor = held_by(graph_module, node.target)
+        real = isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor)
+        if isinstance(tensor, torch.Tensor) and real and not tensor.is_meta:
+            found[node] = tensor
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.generic_passes.exact_casts import holds_every_value
+from fx_passes.matching.combined_pattern import calling, combine, result
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_dense, shapes_equal, sizes_equal
 from fx_passes.memory import needs_contiguous
@@ -23,34 +24,13 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.rule import Check, Pattern, Rewrite
 
 
-def _reshape(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.reshape(x, shape)}
-
-
-def _expand(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.expand(x, shape)}
-
-
-def _reshape_twice(x: Tensor, first: Sequence[int], shape: Sequence[int]) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.reshape(torch.ops.aten.reshape(x, first), shape)}
+aten = torch.ops.aten
 
 
 def _reshape_of_copy(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
     """AOTAutograd's form of a reshape that has to copy."""
     copy = torch.ops.aten.clone(x, memory_format=torch.contiguous_format)
     return {"y": torch.ops.aten.reshape(copy, shape)}
-
-
-def _reshape_of_contiguous(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.reshape(torch.ops.aten.contiguous(x), shape)}
-
-
-def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.slice.Tensor(x, dim, start, end, step)}
-
-
-def _cast(x: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.to.dtype(x, dtype)}
 
 
 def _unsqueeze_squeeze(x: Tensor, dim: int) -> dict[str, Tensor]:
@@ -60,14 +40,6 @@ def _unsqueeze_squeeze(x: Tensor, dim: int) -> dict[str, Tensor]:
 def _transpose_twice(x: Tensor, first: int, second: int) -> dict[str, Tensor]:
     once = torch.ops.aten.transpose.int(x, first, second)
     return {"y": torch.ops.aten.transpose.int(once, first, second)}
-
-
-def _contiguous(x: Tensor) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.contiguous(x)}
-
-
-def _clone(x: Tensor) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.clone(x)}
 
 
 def _copying_cast(x: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -84,19 +56,11 @@ def _times_one(x: Tensor) -> dict[str, Tensor]:
     return {"y": x * 1}
 
 
-def _cast_forth_and_back(x: Tensor, wide: torch.dtype, dtype: torch.dtype) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.to.dtype(torch.ops.aten.to.dtype(x, wide), dtype)}
-
-
 def _copying_cast_forth_and_back(
     x: Tensor, wide: torch.dtype, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
     return {"y": cast(cast(x, dtype=wide), dtype=dtype)}
-
-
-def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
-    return {"y": torch.ops.aten.reciprocal(torch.ops.aten.reciprocal(x))}
 
 
 def _nothing_changes(match: Match) -> NoMatch | None:
@@ -170,19 +134,26 @@ def remove_noops() -> tuple[Rule, ...]:
     exact, and no user can distinguish the results (`substitution_problem`). Places where the result
     differs are not near misses.
     """
-    casts = (_cast_forth_and_back, _copying_cast_forth_and_back)
-    copied = (_reshape_of_copy, _reshape_of_contiguous)
+    first = calling(aten.reshape.default, first="Sequence[int]")
+    reshape = calling(aten.reshape.default, shape="Sequence[int]")
+    wide, to = (calling(aten.to.dtype, **{name: "dtype"}) for name in ("wide", "dtype"))
+    contiguous, copy = calling(aten.contiguous.default), calling(aten.clone.default)
+    expand = calling(aten.expand.default, shape="Sequence[int]")
+    cut = calling(aten.slice.Tensor, dim="int", start="int | None", end="int | None", step="int")
+    twice = combine(first, reshape, result)
+    copied = (_reshape_of_copy, combine(contiguous, reshape, result))
+    casts = (combine(wide, to, result), _copying_cast_forth_and_back)
     return (
-        _rule("merge_reshapes", (_reshape_twice,), _laid_out_as_before, _one_reshape),
+        _rule("merge_reshapes", (twice,), _laid_out_as_before, _one_reshape),
         _rule("merge_copy_and_reshape", copied, _laid_out_as_before, _one_reshape),
-        _rule("remove_reshape", (_reshape,)),
-        _rule("remove_expand", (_expand,)),
-        _rule("remove_slice", (_slice,)),
-        _rule("remove_cast", (_cast,)),
+        _rule("remove_reshape", (combine(reshape, result),)),
+        _rule("remove_expand", (combine(expand, result),)),
+        _rule("remove_slice", (combine(cut, result),)),
+        _rule("remove_cast", (combine(to, result),)),
         _rule("remove_unsqueeze_squeeze", (_unsqueeze_squeeze,)),
         _rule("remove_double_transpose", (_transpose_twice,)),
-        _rule("remove_contiguous", (_contiguous,)),
-        _rule("remove_copy", (_clone, _copying_cast, _cat_of_one)),
+        _rule("remove_contiguous", (combine(contiguous, result),)),
+        _rule("remove_copy", (combine(copy, result), _copying_cast, _cat_of_one)),
         _rule("remove_product_with_one", (_times_one,), _product_is_its_factor),
         _rule("remove_double_cast", casts, _every_value_comes_back),
     )
@@ -194,7 +165,9 @@ def remove_double_reciprocal() -> Rule:
     As rewrites leave it that invert a scale which an engine had inverted. Each reciprocal is
     rounded, so the numerics are `rounding`.
     """
-    return replace(_rule("remove_double_reciprocal", (_double_reciprocal,)), numerics="rounding")
+    inverse = calling(aten.reciprocal.default)
+    pattern = combine(inverse, inverse, result)
+    return replace(_rule("remove_double_reciprocal", (pattern,)), numerics="rounding")
 
 
 def _rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
     from torch.fx import GraphModule
-
-
-class _Seen(NamedTuple):
-    """The state of a weight when values were computed from it."""
-
-    weight: weakref.ref[Tensor]
-    version: int
-    address: int
-
-    @classmethod
-    def of(cls, weight: Tensor) -> _Seen:
-        return cls(weakref.ref(weight), write_count(weight), weight.data_ptr())
 
 
 class PreparedValues(torch.nn.Module):
@@ -52,7 +40,8 @@ class PreparedValues(torch.nn.Module):
     def __init__(self, compute: GraphModule) -> None:
         super().__init__()
         self._compute = compute
-        self._seen: tuple[_Seen, ...] = ()
+        # The weights that values were computed from, their versions and their addresses.
+        self._seen: tuple[tuple[weakref.ref[Tensor], int, int], ...] = ()
         self._values: tuple[Tensor, ...] = ()
 
     def forward(self, *weights: Tensor) -> tuple[Tensor, ...]:
@@ -79,7 +68,7 @@ class PreparedValues(torch.nn.Module):
         Returns:
             Whether the values were another before.
         """
-        weights = [each.weight() for each in self._seen]
+        weights = [weight() for weight, _, _ in self._seen]
         alive = [each for each in weights if each is not None]
         # A weight that is gone is replaced by another, which comes with the next call.
         if len(alive) < len(weights) or (not compare and self._is_of(tuple(alive))):
@@ -105,10 +94,10 @@ class PreparedValues(torch.nn.Module):
     def _is_of(self, weights: tuple[Tensor, ...]) -> bool:
         if len(weights) != len(self._seen):
             return False
-        for weight, seen in zip(weights, self._seen, strict=True):
-            if seen.weight() is not weight or weight.data_ptr() != seen.address:
+        for weight, (seen, version, address) in zip(weights, self._seen, strict=True):
+            if seen() is not weight or weight.data_ptr() != address:
                 return False
-            if write_count(weight) != seen.version:
+            if write_count(weight) != version:
                 return False
         return True
 
@@ -120,7 +109,9 @@ class PreparedValues(torch.nn.Module):
             changed = _write(self._values, found)
             if changed is None:
                 changed, self._values = True, found
-            self._seen = tuple(map(_Seen.of, weights))
+            self._seen = tuple(
+                (weakref.ref(each), write_count(each), each.data_ptr()) for each in weights
+            )
         _synchronize(weights[0].device)
         return changed
 

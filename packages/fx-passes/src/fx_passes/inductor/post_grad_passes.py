@@ -20,6 +20,7 @@ from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass
 from fx_passes.graph_pass import GraphPass, RulePass
+from fx_passes.inductor.replacement_rule import free_name
 from fx_passes.npu_pipeline import default_npu_pipeline
 from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.reports.report import PassReport, Report
@@ -171,7 +172,9 @@ class PostGradPasses(CustomGraphPass):
         if isinstance(new, Rule):
             new = RulePass(name=f"added_{new.name}", rules=(new,))
         elif isinstance(new, CustomGraphPass):
-            new = _ForeignPass(name=self._free_name(f"added_{type(new).__name__}"), call=new)
+            # Engines add several passes of one class.
+            name = free_name(f"added_{type(new).__name__}", self.pipeline.names())
+            new = _ForeignPass(name=name, call=new)
         if not isinstance(new, GraphPass):
             raise PipelineError(
                 f"adding {new!r} to the passes: expected a GraphPass, a Rule or a pass of "
@@ -214,12 +217,6 @@ class PostGradPasses(CustomGraphPass):
         copied = PostGradPasses(self.pipeline, selection=self.selection, tokens=self._tokens)
         copied.results = list(self.results)
         return copied
-
-    def _free_name(self, name: str) -> str:
-        """Return a name that no pass has: engines add several passes of one class."""
-        taken = self.pipeline.names()
-        names = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
-        return next(each for each in names if each not in taken)
 
     def uuid(self) -> str:
         """Return a key for compile caches: the passes, their size ranges, and the versions.

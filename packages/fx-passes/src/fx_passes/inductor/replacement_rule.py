@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from inspect import signature
+from itertools import chain, count
 from typing import TYPE_CHECKING, NamedTuple
 
 from fx_passes.errors import PatternError, RuleError
@@ -18,7 +19,7 @@ from fx_passes.matching.match import NoMatch
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     import torch
     from torch.fx import Node
@@ -247,6 +248,12 @@ def rule_from_replacement(
     )
 
 
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken, with a number behind it if need be."""
+    names = chain([name], (f"{name}_{number}" for number in count(2)))
+    return next(each for each in names if each not in taken)
+
+
 class Replacements:
     """Collects the patterns of code that calls `register_replacement` of npugraph_ex or torchair.
 
@@ -301,12 +308,8 @@ class Replacements:
         if skip_duplicates and (search_fn, replace_fn) in self._known:
             return
         self._known.append((search_fn, replace_fn))
-        taken = {rule.name for rule in self.rules}
-        number = 2
-        unique = name
-        while unique in taken:
-            unique, number = f"{name}_{number}", number + 1
+        free = free_name(name, {rule.name for rule in self.rules})
         rule = rule_from_replacement(
-            search_fn, replace_fn, example_inputs, extra_check, scalar_workaround, name=unique
+            search_fn, replace_fn, example_inputs, extra_check, scalar_workaround, name=free
         )
         self.rules = (*self.rules, rule)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.torch_internals import OpOverload
+
 
 Linked = tuple[object, "dict[str, Tensor]"]
 """What a part of a pattern hands to the next part, and outputs of the pattern by name."""
@@ -20,6 +22,31 @@ Link = Callable[..., Linked]
 def given(x: Tensor) -> Linked:
     """Hand on a value as it is; a link where others call an operator."""
     return x, {}
+
+
+def result(value: Tensor) -> Linked:
+    """Make a value the output `y` of a pattern; a last link."""
+    return None, {"y": value}
+
+
+def calling(operator: OpOverload, **inputs: str) -> Link:
+    """Return the link that calls an operator on a value and on inputs of the pattern.
+
+    Args:
+        operator: The operator.
+        inputs: How the inputs behind the value `x` are annotated, by name, such as `Tensor`, `int`.
+    """
+
+    def link(x: Tensor, *given: object) -> Linked:
+        return operator(x, *given), {}
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
+        for name, annotation in {"x": "Tensor", **inputs}.items()
+    ]
+    link.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    link.__name__ = link.__qualname__ = f"{operator}({', '.join(inputs)})"
+    return link
 
 
 def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:

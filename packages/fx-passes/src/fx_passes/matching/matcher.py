@@ -130,7 +130,11 @@ class Matcher:
     def _rarest_call(self) -> PatternCall | None:
         best: PatternCall | None = None
         for call in self._pattern.calls:
-            found = _calls_of(self._graph, call)
+            found = [
+                node
+                for target in call.operators
+                for node in self._graph.find_nodes(op="call_function", target=target, sort=False)
+            ]
             if not found:
                 self.absent, self._candidates = call, []
                 return None
@@ -212,13 +216,6 @@ def _are_same(left: Match, right: Match) -> bool:
 
 def _is_literal(node: PatternNode) -> bool:
     return isinstance(node, PatternParameter) and node.kind == "literal"
-
-
-def _calls_of(graph: Graph, call: PatternCall) -> list[Node]:
-    found: list[Node] = []
-    for target in call.operators:
-        found += graph.find_nodes(op="call_function", target=target, sort=False)
-    return found
 
 
 def _ancestors(node: PatternNode) -> set[int]:

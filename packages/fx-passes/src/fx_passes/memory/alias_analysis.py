@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.graph_argument import value_of
+from fx_passes.graph_argument import held_by, value_of
 from fx_passes.memory.effect import EffectTable
 from fx_passes.torch_internals import storage_key
 
@@ -213,7 +213,11 @@ def _given_twice(graph: Graph) -> Iterator[tuple[Node, Node]]:
     owners: dict[int, Node] = {}
     values: dict[int, object] = {}
     for node in (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr")):
-        value = value_of(node) if node.op == "placeholder" else _attribute(graph, str(node.target))
+        value = (
+            value_of(node)
+            if node.op == "placeholder"
+            else held_by(graph.owning_module, node.target)
+        )
         key = storage_key(value) if isinstance(value, torch.Tensor) else None
         if key is None:
             continue
@@ -223,13 +227,6 @@ def _given_twice(graph: Graph) -> Iterator[tuple[Node, Node]]:
         if other is not node and (node.op == "get_attr" or values[key] is not value):
             yield node, other
         values.setdefault(key, value)
-
-
-def _attribute(graph: Graph, target: str) -> object:
-    found: object = graph.owning_module
-    for name in target.split("."):
-        found = getattr(found, name, None)
-    return found
 
 
 def _first_between(

@@ -11,57 +11,56 @@ from torch.fx.node import map_arg
 from fx_passes.graph_argument import value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch.fx import Graph, Node
 
 
-class KnownSizes:
-    """Symbolic sizes that are inputs of a graph; owned by one run.
+def sizes_given(graph: Graph) -> dict[str, Node]:
+    """Return the inputs of a graph that are symbolic sizes, by the symbol.
 
     `y.view(x.shape)` keeps `x` alive and used, though the graph was given each of its sizes. With
     the sizes themselves, `x` may be a value inside of a match.
     """
+    inputs: dict[str, Node] = {}
+    for node in graph.find_nodes(op="placeholder"):
+        value = value_of(node)
+        # Equal symbols are spelt alike; sums and products of them are no inputs.
+        if isinstance(value, torch.SymInt):
+            inputs.setdefault(str(value), node)
+    return inputs
 
-    def __init__(self, graph: Graph) -> None:
-        self._inputs: dict[str, Node] = {}
-        for node in graph.find_nodes(op="placeholder"):
-            value = value_of(node)
-            # Equal symbols are spelt alike; sums and products of them are no inputs.
-            if isinstance(value, torch.SymInt):
-                self._inputs.setdefault(str(value), node)
 
-    def spread(self, node: Node) -> bool:
-        """Give the users of `tensor.size()` numbers and inputs in its place, if all are known.
+def spread_size(node: Node, inputs: Mapping[str, Node]) -> bool:
+    """Give the users of `tensor.size()` numbers and inputs in its place, if all are known.
 
-        Args:
-            node: A call of the method `size` without a dimension; erased where nothing is left
-                that uses it.
+    Args:
+        node: A call of the method `size` without a dimension; erased where nothing is left that
+            uses it.
+        inputs: See `sizes_given`.
 
-        Returns:
-            Whether anything was changed.
-        """
-        sizes: object = value_of(node)
-        if not isinstance(sizes, torch.Size):
-            return False
-        known = list(map(self._known, sizes))
-        if any(size is None for size in known):
-            return False
-        changed = False
-        for user in list(node.users):
-            if user.target is operator.getitem:
-                changed |= _spread_element(user, known)
-            elif isinstance(value_of(user), torch.Tensor):
-                # An operator takes a list as well, what computes with shapes does not.
-                _replace(user, node, known)
-                changed = True
-        if not node.users:
-            node.graph.erase_node(node)
+    Returns:
+        Whether anything was changed.
+    """
+    sizes: object = value_of(node)
+    if not isinstance(sizes, torch.Size):
+        return False
+    extents: Sequence[object] = sizes
+    known = [inputs.get(str(each)) if isinstance(each, torch.SymInt) else each for each in extents]
+    if any(size is None for size in known):
+        return False
+    changed = False
+    for user in list(node.users):
+        if user.target is operator.getitem:
+            changed |= _spread_element(user, known)
+        elif isinstance(value_of(user), torch.Tensor):
+            # An operator takes a list as well, what computes with shapes does not.
+            _replace(user, node, known)
             changed = True
-        return changed
-
-    def _known(self, size: object) -> object:
-        return self._inputs.get(str(size)) if isinstance(size, torch.SymInt) else size
+    if not node.users:
+        node.graph.erase_node(node)
+        changed = True
+    return changed
 
 
 def _spread_element(element: Node, known: Sequence[object]) -> bool:

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
 from fx_passes.normal_form.call_translation import CallTranslator
-from fx_passes.normal_form.known_sizes import KnownSizes
+from fx_passes.normal_form.known_sizes import sizes_given, spread_size
 from fx_passes.normal_form.operator_signature import (
     SignatureTable,
     overload_names,
@@ -78,7 +78,7 @@ class _Normalizer:
         self._graph = graph
         self._signatures = SignatureTable()
         self._translator = CallTranslator()
-        self._sizes = KnownSizes(graph)
+        self._sizes = sizes_given(graph)
 
     def normalize(self, node: Node) -> None:
         if "val" not in node.meta and "example_value" in node.meta:
@@ -95,7 +95,7 @@ class _Normalizer:
         elif node.op != "call_method":
             return
         elif node.target == "size" and len(node.args) == 1 and not node.kwargs:
-            self.changed += self._sizes.spread(node)
+            self.changed += spread_size(node, self._sizes)
             return
         found = self.spelling(node)
         if found is not None:

@@ -276,9 +276,12 @@ def _classes_of(kinds: Sequence[str], values: Sequence[Any]) -> list[type]:
 
 def _lists_in_defaults(values: Sequence[Any]) -> list[list[Any]]:
     """Return the lists in defaults of functions; Dynamo in torch 2.10 does not check them."""
-    functions = (value for value in values if isinstance(value, types.FunctionType))
     return [
-        each for function in functions for each in function.__defaults__ or () if type(each) is list
+        each
+        for value in values
+        if isinstance(value, types.FunctionType)
+        for each in value.__defaults__ or ()
+        if type(each) is list
     ]
 
 

@@ -22,7 +22,7 @@ import torch
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
 from npu_compile.inputs.input_spec import InputPlace, require_specs
 from npu_compile.inputs.packed_layout import PackedLayout
-from npu_compile.inputs.step_size import require_own_within, require_step_size
+from npu_compile.inputs.step_size import require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -294,7 +294,12 @@ class StaticInputs:
                 largest.
         """
         self._layout.require_fits(size)
-        require_own_within(own, size)
+        require_step_size("loading the inputs of a step", own)
+        if own.tokens > size.tokens or own.sequences > size.sequences:
+            raise InputError(
+                f"loading the inputs of a step: a batch of {own} is to be padded to {size}, "
+                "expected one that is not larger"
+            )
         host = self._ring[self._num_steps % RING_DEPTH]
         host.wait_until_free()
         rows = host.rows(self._layout.specs, own, size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from npu_compile.configuration.config_values import is_whole
-from npu_compile.errors import ConfigError, InputError
+from npu_compile.errors import ConfigError
 
 
 class StepSize(NamedTuple):
@@ -30,19 +30,4 @@ def require_step_size(doing: str, size: object) -> None:
         raise ConfigError(
             f"{doing}: the size is {size!r}, expected StepSize(tokens=..., sequences=...) of whole "
             "numbers; where each sequence brings one token both are the same"
-        )
-
-
-def require_own_within(own: StepSize, size: StepSize) -> None:
-    """Check that a batch is not larger than its padded size.
-
-    Raises:
-        ConfigError: An argument is not a size.
-        InputError: The batch is larger.
-    """
-    require_step_size("loading the inputs of a step", own)
-    if own.tokens > size.tokens or own.sequences > size.sequences:
-        raise InputError(
-            f"loading the inputs of a step: a batch of {own} is to be padded to {size}, expected "
-            "one that is not larger"
         )

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 
+from piecewise_split.planning.size_reads import unique_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -54,12 +56,7 @@ class _FlatSource:
 
     def _fresh(self, wanted: str) -> str:
         stem = wanted if wanted.isidentifier() and not keyword.iskeyword(wanted) else "value"
-        name, number = stem, 0
-        while name in self._taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self._taken.add(name)
-        return name
+        return unique_name(stem, self._taken)
 
     def _bind(self, wanted: str, value: object) -> str:
         name = self._fresh(wanted)

@@ -118,7 +118,7 @@ class SizeTable:
             elif expression in symbols:
                 dims.append(symbols[expression])
             else:
-                name = _unique_name(f"{node.name}_{index}", names)
+                name = unique_name(f"{node.name}_{index}", names)
                 dims.append(SizeRead(name, tensor, index, {key: dim}))
         self.replaced[node] = tuple(dims)
         return [dim for dim in dims if isinstance(dim, SizeRead)]
@@ -183,7 +183,8 @@ def _symbol_placeholders(graph: torch.fx.Graph) -> dict[object, torch.fx.Node]:
     return symbols
 
 
-def _unique_name(stem: str, taken: set[str]) -> str:
+def unique_name(stem: str, taken: set[str]) -> str:
+    """Return a name that is not taken, and take it."""
     name, number = stem, 0
     while name in taken:
         number += 1

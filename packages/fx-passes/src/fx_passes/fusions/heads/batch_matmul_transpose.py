@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.matching.combined_pattern import combine, given
+from fx_passes.matching.combined_pattern import calling, combine, given, result
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import (
     dtype_in,
     on_npu,
@@ -20,12 +19,8 @@ from fx_passes.memory import shows_layout
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 
@@ -34,36 +29,22 @@ _LARGEST = 65535
 _SWAPPED, _AS_IT_IS = [1, 0, 2], [0, 1, 2]
 
 
-def _transposed(x: Tensor, x_first: int, x_second: int) -> Linked:
-    return torch.ops.aten.transpose.int(x, x_first, x_second), {}
-
-
-def _permuted(x: Tensor, x_order: Sequence[int]) -> Linked:
-    return torch.ops.aten.permute(x, x_order), {}
-
-
-def _multiplied(x: Tensor, weight: Tensor) -> Linked:
-    return label(torch.ops.aten.bmm(x, weight), "product"), {}
-
-
-def _matrix_product(x: Tensor, weight: Tensor) -> Linked:
-    return label(torch.ops.aten.matmul(x, weight), "product"), {}
-
-
-def _transposed_back(product: Tensor, first: int, second: int) -> Linked:
-    return None, {"y": torch.ops.aten.transpose.int(product, first, second)}
-
-
-def _permuted_back(product: Tensor, order: Sequence[int]) -> Linked:
-    return None, {"y": torch.ops.aten.permute(product, order)}
-
-
+_aten = torch.ops.aten
 # Those that take more in come first: without it what they leave is a view that costs nothing.
 _PATTERNS = tuple(
-    combine(opening, product, closing)
-    for swap, closing in ((_transposed, _transposed_back), (_permuted, _permuted_back))
+    combine(opening, calling(product, weight="Tensor"), closing, result)
+    for swap, closing in (
+        (
+            calling(_aten.transpose.int, x_first="int", x_second="int"),
+            calling(_aten.transpose.int, first="int", second="int"),
+        ),
+        (
+            calling(_aten.permute.default, x_order="Sequence[int]"),
+            calling(_aten.permute.default, order="Sequence[int]"),
+        ),
+    )
     for opening in (swap, given)
-    for product in (_multiplied, _matrix_product)
+    for product in (_aten.bmm.default, _aten.matmul.default)
 )
 
 

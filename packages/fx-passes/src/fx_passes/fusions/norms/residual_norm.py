@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import calling, combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import dtype_in, rank_is, same_dtype, same_shape, sizes_equal
@@ -43,8 +43,7 @@ def alone(x: Tensor, weight: Tensor, epsilon: float) -> Linked:
     return torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0], {}
 
 
-def _shifted(normed: Tensor, beta: Tensor) -> Linked:
-    return normed + beta, {}
+_shifted = calling(torch.ops.aten.add.Tensor, beta="Tensor")
 
 
 def residual_norm_patterns(*closing: Link) -> tuple[Pattern, ...]:

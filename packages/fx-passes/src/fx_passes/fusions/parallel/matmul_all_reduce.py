@@ -15,7 +15,7 @@ from fx_passes.fusions.parallel.collectives import (
     group_of,
     reduced,
 )
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import calling, combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import dtype_in, on_npu, rank_is, same_dtype
@@ -38,23 +38,19 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Linked:
     return label(torch.ops.aten.linear(x, weight, bias), "linear"), {}
 
 
-def _mm(x: Tensor, weight: Tensor) -> Linked:
-    return torch.ops.aten.mm(x, weight), {}
-
-
 def _addmm(x: Tensor, weight: Tensor, bias: Tensor) -> Linked:
     return torch.ops.aten.addmm(bias, x, weight), {}
-
-
-def _matmul(x: Tensor, weight: Tensor) -> Linked:
-    return torch.ops.aten.matmul(x, weight), {}
 
 
 def _reduced(product: Tensor, operation: str, group: str) -> Linked:
     return None, {"y": reduced(product, operation, group)}
 
 
-_PATTERNS = tuple(combine(product, _reduced) for product in (_linear, _mm, _addmm, _matmul))
+_MM, _MATMUL = (
+    calling(product, weight="Tensor")
+    for product in (torch.ops.aten.mm.default, torch.ops.aten.matmul.default)
+)
+_PATTERNS = tuple(combine(product, _reduced) for product in (_linear, _MM, _addmm, _MATMUL))
 
 
 def _check(match: Match, *, groups: tuple[ParallelGroup, ...], soc: str) -> NoMatch | None:

@@ -19,7 +19,7 @@ from fx_passes.fusions.parallel.collectives import (
     group_of,
     reduced,
 )
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import calling, combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import (
@@ -55,9 +55,8 @@ def _gathered_and_cut(
     return label(torch.ops.aten.slice.Tensor(whole, dim, start, end, 1), "rows"), {}
 
 
-def _added(rows: Tensor, extra: Tensor) -> Linked:
-    """The addition of visual features to the first layers, as in Qwen3-VL."""
-    return rows + extra, {}
+# The addition of visual features to the first layers, as in Qwen3-VL.
+_added = calling(torch.ops.aten.add.Tensor, extra="Tensor")
 
 
 def _joined(rows: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:

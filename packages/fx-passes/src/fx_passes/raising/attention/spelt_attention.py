@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes.matching.combined_pattern import combine, given
+from fx_passes.matching.combined_pattern import calling, combine, given, result
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_number
 from fx_passes.raising.attention.attention import heads_problem, mask_problem, seen_mask
@@ -31,16 +31,10 @@ def _wide_product(query: Tensor, key: Tensor, one: int, other: int) -> Linked:
     return torch.matmul(query.to(torch.float32), transposed), {}
 
 
-def _scaled(scores: Tensor, scale: float) -> Linked:
-    return scores * scale, {}
-
-
-def _divided(scores: Tensor, divisor: float) -> Linked:
-    return scores / divisor, {}
-
-
-def _masked(scores: Tensor, mask: Tensor) -> Linked:
-    return scores + mask, {}
+aten = torch.ops.aten
+_scaled = calling(aten.mul.Tensor, scale="float")
+_divided = calling(aten.div.Tensor, divisor="float")
+_masked = calling(aten.add.Tensor, mask="Tensor")
 
 
 def _less_the_largest(scores: Tensor, max_dim: int) -> Linked:
@@ -49,22 +43,12 @@ def _less_the_largest(scores: Tensor, max_dim: int) -> Linked:
     return scores - largest, {}
 
 
-def attended(scores: Tensor, softmax_dim: int, softmax_dtype: torch.dtype | None) -> Linked:
-    """Turn scores into weights in a pattern; a link of `combine`."""
-    return torch.ops.aten.softmax.int(scores, softmax_dim, softmax_dtype), {}
+attended = calling(aten.softmax.int, softmax_dim="int", softmax_dtype="dtype | None")
+"""Turns scores into weights in a pattern."""
 
-
-def _rounded(weights: Tensor, weight_dtype: torch.dtype) -> Linked:
-    return weights.to(weight_dtype), {}
-
-
-def _dropped(weights: Tensor, probability: float, training: bool) -> Linked:
-    return torch.ops.aten.dropout(weights, probability, training), {}
-
-
-def _summed(weights: Tensor, value: Tensor) -> Linked:
-    return None, {"y": torch.matmul(weights, value)}
-
+_rounded = calling(aten.to.dtype, weight_dtype="dtype")
+_dropped = calling(aten.dropout.default, probability="float", training="bool")
+_summed = calling(aten.matmul.default, value="Tensor")
 
 SCORES = tuple(
     (product, scale, mask)
@@ -78,7 +62,7 @@ SHIFTS = (given, _less_the_largest)
 """Links of patterns, from masked scores to what the softmax is of."""
 
 WEIGHTS = tuple(
-    (*between, _summed)
+    (*between, _summed, result)
     for between in (
         (),
         (_rounded,),

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
-from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.combined_pattern import calling, combine, result
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import (
@@ -49,30 +49,14 @@ def _norm(x: Tensor, shape: Sequence[int], epsilon: float) -> Linked:
     return label(torch.ops.aten.rms_norm(x, shape, None, epsilon), "normed"), {}
 
 
-def _weighted(normed: Tensor, weight: Tensor) -> Linked:
-    return weight * normed, {}
-
-
 def _weighted_wide(normed: Tensor, weight: Tensor) -> Linked:
     return label(normed * weight, "wide"), {}
-
-
-def _to(values: Tensor, dtype: torch.dtype) -> Linked:
-    return values.to(dtype), {}
-
-
-def _type_as(values: Tensor, like: Tensor) -> Linked:
-    return values.type_as(like), {}
 
 
 def _aten_to(values: Tensor, dtype: torch.dtype, layout: object, device: object) -> Linked:
     """As AOTAutograd spells a cast."""
     cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
     return cast(values, dtype=dtype, layout=layout, device=device), {}
-
-
-def _result(values: Tensor) -> Linked:
-    return None, {"y": values}
 
 
 def _operator(
@@ -82,18 +66,21 @@ def _operator(
     return {"y": label(torch.ops.aten.rms_norm(x, shape, weight, epsilon), "wide")}
 
 
+_to = calling(torch.ops.aten.to.dtype, dtype="dtype")
+_type_as = calling(torch.ops.aten.type_as.default, like="Tensor")
+_weighted = calling(torch.ops.aten.mul.Tensor, weight="Tensor")
 _CASTS = ((_wide, _to), (_wide, _type_as), (_aten_wide, _aten_to))
 _PATTERNS = (
     *(
-        combine(wide, _norm, *ending, _result)
+        combine(wide, _norm, *ending, result)
         for wide, cast in _CASTS
         # Rounded before the product (Llama, Qwen, Mistral), and after it (OLMo, Gemma).
         for ending in ((cast, _weighted), (_weighted_wide, cast))
     ),
     # Without a weight: norms of queries and keys.
-    *(combine(wide, _norm, cast, _result) for wide, cast in _CASTS),
+    *(combine(wide, _norm, cast, result) for wide, cast in _CASTS),
     # Without casts, as in a float32 model in ATen.
-    combine(_norm, _weighted, _result),
+    combine(_norm, _weighted, result),
     _operator,
 )
 

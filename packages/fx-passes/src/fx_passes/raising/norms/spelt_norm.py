@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import dtype_in, is_number, on_npu, same_dtype, same_shape
@@ -15,45 +13,40 @@ from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Pattern
 
 
-_SQUARES: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
-    {
-        "power": lambda x: x.pow(2),
-        "square": torch.ops.aten.square,
-        "product": lambda x: x * x,
-    }
+_SQUARES: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda x: x.pow(2),
+    torch.ops.aten.square,
+    lambda x: x * x,
 )
-_ROOTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
-    {
-        "by_rsqrt": lambda x, mean: x * torch.rsqrt(mean),
-        "by_power": lambda x, mean: x * mean.pow(-0.5),
-        "by_reciprocal": lambda x, mean: x * torch.reciprocal(torch.sqrt(mean)),
-        # As ATen spells `1 / sqrt(mean)`.
-        "by_reciprocal_times_one": lambda x, mean: x * (torch.reciprocal(torch.sqrt(mean)) * 1),
-        "over_root": lambda x, mean: x / torch.sqrt(mean),
-        "over_power": lambda x, mean: x / mean.pow(0.5),
-    }
+_ROOTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+    lambda x, mean: x * torch.rsqrt(mean),
+    lambda x, mean: x * mean.pow(-0.5),
+    lambda x, mean: x * torch.reciprocal(torch.sqrt(mean)),
+    # As ATen spells `1 / sqrt(mean)`.
+    lambda x, mean: x * (torch.reciprocal(torch.sqrt(mean)) * 1),
+    lambda x, mean: x / torch.sqrt(mean),
+    lambda x, mean: x / mean.pow(0.5),
 )
 
 
-def _spelling(squared: str, divided: str) -> Callable[..., dict[str, Tensor]]:
+def _spelling(
+    square: Callable[[Tensor], Tensor], root: Callable[[Tensor, Tensor], Tensor]
+) -> Pattern:
     """Return the pattern of one way to square and one to divide by the root."""
-    square, root = _SQUARES[squared], _ROOTS[divided]
 
-    def normed(x: Tensor, dims: Sequence[int], epsilon: float) -> Linked:
-        mean = torch.ops.aten.mean.dim(square(x), dims, True)
-        return None, {"y": root(x, mean + epsilon)}
+    def normed(x: Tensor, dims: Sequence[int], epsilon: float) -> dict[str, Tensor]:
+        return {"y": root(x, torch.ops.aten.mean.dim(square(x), dims, True) + epsilon)}
 
-    normed.__name__ = f"{squared}_{divided}"
-    return combine(normed)
+    return normed
 
 
 def _rounded_root(
