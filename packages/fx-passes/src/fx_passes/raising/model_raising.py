@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.normal_form.normalize import normalize_graph
-from fx_passes.raising.left_sites import why_left
 from fx_passes.raising.raising_pipeline import raising_pipeline
-from fx_passes.raising.sites import SITE_KINDS, find_sites
+from fx_passes.raising.sites import SITE_KINDS, find_sites, why_left
 from fx_passes.reports.report import missing_operators
 
 if TYPE_CHECKING:

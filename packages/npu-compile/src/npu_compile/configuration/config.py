@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
-from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
-from npu_compile.configuration.option_flags import read_flags
+from npu_compile.configuration.option_aliases import OPTION_ALIASES, read_flags, with_own_names
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import AddressCheck, RunMode
 from npu_graph_runtime.diagnosis import CaptureGuard

@@ -1,11 +1,11 @@
-"""Option names of SGLang, vLLM and vLLM-Ascend, and of changes proposed to them."""
+"""Options as others spell them: names of SGLang, vLLM and vLLM-Ascend, flags of a command line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.errors import ConfigError
@@ -14,6 +14,10 @@ from npu_graph_runtime import (
     sglang_decode_capture_sizes,
     sglang_prefill_capture_sizes,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
 
 _COMPILERS: Final = MappingProxyType(
     {"eager": "eager", "npugraph": "full", "piecewise": "piecewise", "npugraph_ex": "torchair"}
@@ -270,3 +274,55 @@ _GROUPS: Final[Mapping[str, frozenset[str] | None]] = MappingProxyType(
         "ascend_compilation_config": _OF_ASCEND,
     }
 )
+
+
+# Options of other engines of which one value is a list of one.
+LIST_OPTIONS: Final = frozenset(
+    {"cuda_graph_bs", "cudagraph_capture_sizes", "piecewise_cuda_graph_tokens"}
+)
+
+
+def read_flags(arguments: Sequence[str], lists: Collection[str]) -> dict[str, Any]:
+    """Return options by name.
+
+    ``--capture-sizes 1 2`` and ``--capture-sizes=1`` give lists, as all options of ``lists`` and
+    ``LIST_OPTIONS`` do; ``--enable-torch-compile`` gives true. A value is JSON, or else a text.
+
+    Raises:
+        ConfigError: a word before the first flag, or a flag twice.
+    """
+    flags: dict[str, list[str]] = {}
+    latest: list[str] | None = None
+    for word in arguments:
+        if not word.startswith("--"):
+            if latest is None:
+                raise ConfigError(
+                    f"reading the flags: expected a flag such as --mode, found {word!r}"
+                )
+            latest.append(word)
+            continue
+        text, equals, value = word.partition("=")
+        name = text[2:].replace("-", "_")
+        if name in flags:
+            raise ConfigError(f"reading the flags: {text} is given twice; give it once")
+        latest = flags[name] = [value] if equals else []
+    return {
+        name: _flag_value(texts, is_list=name in lists or name in LIST_OPTIONS)
+        for name, texts in flags.items()
+    }
+
+
+def _flag_value(texts: Sequence[str], *, is_list: bool) -> object:
+    if not texts:
+        return True
+    values = [_parsed(text) for text in texts]
+    if len(values) > 1 or (is_list and not isinstance(values[0], (list, dict))):
+        return values
+    return values[0]
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
