@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from npu_compile import InputError, InputPlace, InputSpec
+from npu_compile.inputs.input_spec import StepSize
 from npu_compile.inputs.packed_layout import ALIGNMENT_BYTES, PackedLayout
-from npu_compile.inputs.step_size import StepSize
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),

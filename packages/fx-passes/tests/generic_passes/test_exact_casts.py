@@ -11,7 +11,7 @@ from torch.fx import Graph
 
 from fx_passes import apply_rules
 from fx_passes.generic_passes import remove_noops
-from fx_passes.generic_passes.exact_casts import holds_every_value
+from fx_passes.generic_passes.noops import holds_every_value
 
 EIGHT_BITS = (
     torch.int8,

@@ -16,10 +16,9 @@ from npu_compile.configuration.config import (
 )
 from npu_compile.errors import CompileCacheWarning, ConfigError, InputError, NpuCompileError
 from npu_compile.explaining.explanation import Explanation, explain
-from npu_compile.inputs.input_spec import InputPlace, InputSpec
+from npu_compile.inputs.input_spec import InputPlace, InputSpec, StepSize
 from npu_compile.inputs.sequence_packing import pack_sequences
 from npu_compile.inputs.static_inputs import StaticInputs
-from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeRunner
 from npu_compile.runners.prefill_runner import PrefillRunner

@@ -52,9 +52,9 @@ def _chunk_residual(x: Tensor, residual: Tensor) -> dict[str, Tensor]:
     return {"chunk": torch.ops.vllm.maybe_chunk_residual(x, residual)}
 
 
-def _group_problem(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch | None:
+def _check_collective(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch | None:
     if match.bound["group"] in process_groups:
-        return None
+        return _dimension_problem(match)
     known = ", ".join(map(repr, process_groups)) or "none"
     return NoMatch(
         f"the process group of {match.bound['group']!r} is not known; those given are of: {known}"
@@ -62,13 +62,9 @@ def _group_problem(match: Match, *, process_groups: Mapping[str, str]) -> NoMatc
 
 
 def _dimension_problem(match: Match) -> NoMatch | None:
-    if match.bound["dim"] == 0:
+    if match.bound.get("dim", 0) == 0:
         return None
     return NoMatch(f"gathered along dimension {match.bound['dim']}, not the first")
-
-
-def _check_gather(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch | None:
-    return _group_problem(match, process_groups=process_groups) or _dimension_problem(match)
 
 
 def _check_own_chunk(match: Match) -> NoMatch | None:
@@ -145,7 +141,7 @@ def collective_rules(
             Rule(
                 name=f"vllm_ascend_{name}",
                 patterns=(pattern,),
-                check=partial(_group_problem, process_groups=groups),
+                check=partial(_check_collective, process_groups=groups),
                 rewrite=partial(_rewrite_all_reduce, process_groups=groups),
                 operators=(*gemm, "vllm::all_reduce", ALL_REDUCE, WAIT),
                 numerics="rounding",
@@ -158,7 +154,7 @@ def collective_rules(
         Rule(
             name="vllm_ascend_all_gather",
             patterns=(_all_gather,),
-            check=partial(_check_gather, process_groups=groups),
+            check=partial(_check_collective, process_groups=groups),
             rewrite=partial(_rewrite_gather, process_groups=groups),
             operators=("vllm::all_gather", ALL_GATHER, WAIT),
         ),

@@ -130,11 +130,9 @@ class Matcher:
     def _rarest_call(self) -> PatternCall | None:
         best: PatternCall | None = None
         for call in self._pattern.calls:
-            found = [
-                node
-                for target in call.operators
-                for node in self._graph.find_nodes(op="call_function", target=target, sort=False)
-            ]
+            found: list[Node] = []
+            for target in call.operators:
+                found += self._graph.find_nodes(op="call_function", target=target, sort=False)
             if not found:
                 self.absent, self._candidates = call, []
                 return None

@@ -110,11 +110,9 @@ class Report:
     passes: tuple[PassReport, ...]
 
     def rule_reports(self, rule: str | None = None) -> Iterator[RuleReport]:
-        """Yield the reports of all rules, or of one, in order."""
-        for each in self.passes:
-            for report in each.rules:
-                if rule is None or report.rule == rule:
-                    yield report
+        """Return the reports of all rules, or of one, in order."""
+        reports = (report for each in self.passes for report in each.rules)
+        return (report for report in reports if rule is None or report.rule == rule)
 
     def matches(self, rule: str | None = None) -> tuple[MatchRecord, ...]:
         """Return all rewrites made, or those of one rule."""

@@ -24,7 +24,7 @@ from npu_compile.torch_internals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 # Python's own, set by it or without a meaning for what a class does.
 _SKIPPED: Final = frozenset(
@@ -349,21 +349,19 @@ def _cells(function: types.FunctionType) -> list[object]:
 def _globals(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     """Yield the globals that a function names, also through modules without a version."""
     names = dict.fromkeys(_names(function.__code__))
-    for name in names:
-        if name not in function.__globals__:
-            continue
-        yield from _below(name, function.__globals__[name], names, set())
 
+    def inside(
+        module: Mapping[str, object], path: str, above: frozenset[str]
+    ) -> Iterator[tuple[str, object]]:
+        for name in filter(module.__contains__, names):
+            value = module[name]
+            yield f"{path}{name}", value
+            if isinstance(value, types.ModuleType) and not is_versioned(value):
+                within = above | {value.__name__}
+                if within != above:
+                    yield from inside(vars(value), f"{path}{name}.", within)
 
-def _below(
-    path: str, value: object, names: Iterable[str], above: set[str]
-) -> Iterator[tuple[str, object]]:
-    yield path, value
-    if not isinstance(value, types.ModuleType) or is_versioned(value) or value.__name__ in above:
-        return
-    for name in names:
-        if name in vars(value):
-            yield from _below(f"{path}.{name}", vars(value)[name], names, {*above, value.__name__})
+    yield from inside(function.__globals__, "", frozenset())
 
 
 def _members(kind: type) -> Iterator[object]:

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 from npu_compile.command_line.device_failures import find_failures
 from npu_compile.command_line.figures.figure import require_drawable, require_folder
 from npu_compile.command_line.figures.fusion_figure import draw_fusions
-from npu_compile.command_line.figures.times_figure import draw_times
 from npu_compile.command_line.figures.trace_figure import draw_trace
 from npu_compile.command_line.installation_check import check_installation
-from npu_compile.command_line.mode_times import as_table, eager_of, modes_of, time_modes
-from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
+from npu_compile.command_line.mode_times import as_table, draw_times, eager_of, modes_of, time_modes
+from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel, transformers_model
 from npu_compile.command_line.planned_captures import plan_captures, plan_mapping
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.step_trace import trace_model
-from npu_compile.command_line.transformers_model import transformers_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_graph_runtime.diagnosis import find_uncapturable

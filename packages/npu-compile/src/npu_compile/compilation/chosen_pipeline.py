@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fx_passes import FingerprintError, PassSelection, Pipeline, PipelineError, default_npu_pipeline
 from fx_passes.raising import raising_pipeline
 from npu_compile.configuration.config import Fusions
+from npu_compile.configuration.config_values import refusal
 from npu_compile.errors import ConfigError
 from npu_compile.named_function import named_function
 
@@ -37,7 +38,7 @@ def chosen_pipeline(config: CompileConfig, given: Pipeline | None = None) -> Pip
         known, keys = set(pipeline.names()), ("disabled_fusions", "required_fusions")
         unknown = (key for key in keys if not known.issuperset(getattr(config, key)))
         where = next(unknown, "fusions")
-        raise ConfigError(f"reading the configuration: {where}: {error}") from error
+        raise refusal(f"{where}: {error}") from error
 
 
 def stable_hash(pipeline: Pipeline) -> str:
@@ -49,10 +50,9 @@ def stable_hash(pipeline: Pipeline) -> str:
     try:
         return pipeline.hash()
     except FingerprintError as error:
-        raise ConfigError(
-            "reading the configuration: cache_folder is given, but what is stored could not be "
-            f"told apart from what another pipeline makes: {error}; change the pass, or leave "
-            "cache_folder out"
+        raise refusal(
+            "cache_folder is given, but what is stored could not be told apart from what another "
+            f"pipeline makes: {error}; change the pass, or leave cache_folder out"
         ) from error
 
 
@@ -63,9 +63,9 @@ def _named(config: CompileConfig) -> Pipeline:
         return raising_pipeline(soc=config.soc)
     made = named_function(config.fusions, doing="reading the configuration: fusions")()
     if not isinstance(made, Pipeline):
-        raise ConfigError(
-            f"reading the configuration: fusions {config.fusions!r} returned "
-            f"{type(made).__name__}, expected an fx_passes.Pipeline"
+        raise refusal(
+            f"fusions {config.fusions!r} returned {type(made).__name__}, expected an "
+            "fx_passes.Pipeline"
         )
     return made
 

@@ -11,7 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
+from npu_compile.configuration.config_values import (
+    name_hint,
+    refusal,
+    require_boolean,
+    require_positive,
+)
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, read_flags, with_own_names
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import AddressCheck, RunMode
@@ -218,9 +223,9 @@ class CompileConfig:
             set_field(self, key, _names(key, getattr(self, key)))
         for key in ("capture_sizes", "prefill_capture_sizes"):
             set_field(self, key, _sizes(key, getattr(self, key)))
-        _positive("warmup_runs", self.warmup_runs)
+        require_positive("warmup_runs", self.warmup_runs)
         if self.shadow_every is not None:
-            _positive("shadow_every", self.shadow_every)
+            require_positive("shadow_every", self.shadow_every)
         for key in ("fuse", "exact_fusions", "allow_absent"):
             require_boolean(key, getattr(self, key))
         set_field(self, "fusions", self._read_fusions())
@@ -228,9 +233,9 @@ class CompileConfig:
         self._check_fusions()
         if self.splits and not self.splitting_ops:
             mode = next(each for each in self.modes if each.splits)
-            raise ConfigError(
-                f"reading the configuration: mode {mode.value!r} needs splitting_ops, found "
-                "none; name the attention operator of the model, e.g. ('my_engine::attention',)"
+            raise refusal(
+                f"mode {mode.value!r} needs splitting_ops, found none; name the attention operator "
+                "of the model, e.g. ('my_engine::attention',)"
             )
 
     @property
@@ -281,7 +286,7 @@ class CompileConfig:
         for key in values:
             if key not in known:
                 hint = name_hint(key, known, near=OPTION_ALIASES)
-                raise ConfigError(f"reading the configuration: unknown key {key!r}; {hint}")
+                raise refusal(f"unknown key {key!r}; {hint}")
         return cls(**values)
 
     @classmethod
@@ -338,14 +343,14 @@ class CompileConfig:
         for mode in modes:
             if mode in _NOT_MEASURED:
                 known = [each.value for each in CompileMode if each not in _NOT_MEASURED]
-                raise ConfigError(
-                    f"reading the configuration: measured_modes holds {mode.value!r}, which is "
-                    f"compiled in another way; expected some of {', '.join(known)}"
+                raise refusal(
+                    f"measured_modes holds {mode.value!r}, which is compiled in another way; "
+                    f"expected some of {', '.join(known)}"
                 )
         if CompileMode.BREAKABLE in modes and any(mode.splits for mode in modes):
-            raise ConfigError(
-                "reading the configuration: measured_modes holds 'breakable' and a mode that "
-                "splits, which both run segments, and the same ones; name one of the two"
+            raise refusal(
+                "measured_modes holds 'breakable' and a mode that splits, which both run "
+                "segments, and the same ones; name one of the two"
             )
         if modes or self.mode is not CompileMode.MEASURED:
             return tuple(dict.fromkeys(modes))
@@ -359,29 +364,26 @@ class CompileConfig:
         found = given.value if isinstance(given, Fusions) else given
         module, _, function = found.partition(":") if isinstance(found, str) else ("", "", "")
         if found not in known and not (module and function):
-            raise ConfigError(
-                f"reading the configuration: fusions is {found!r}; {name_hint(found, known)}, or "
-                "'module:function'"
-            )
+            raise refusal(f"fusions is {found!r}; {name_hint(found, known)}, or 'module:function'")
         return str(found)
 
     def _check_fusions(self) -> None:
         """Reject pipeline options that do not apply to this configuration."""
         soc: object = self.soc
         if not isinstance(soc, str):
-            raise ConfigError(
-                "reading the configuration: soc must be the name of a device, as "
-                f"torch.npu.get_device_name() gives it, found {soc!r}"
+            raise refusal(
+                "soc must be the name of a device, as torch.npu.get_device_name() gives it, found "
+                f"{soc!r}"
             )
         if self.soc and ":" in self.fusions:
-            raise ConfigError(
-                f"reading the configuration: soc is {self.soc!r}, but the function "
-                f"{self.fusions!r} makes the pipeline; leave soc out and let the function choose"
+            raise refusal(
+                f"soc is {self.soc!r}, but the function {self.fusions!r} makes the pipeline; leave "
+                "soc out and let the function choose"
             )
         if self.required_fusions and not self.fuse:
-            raise ConfigError(
-                f"reading the configuration: required_fusions names {self.required_fusions[0]!r}, "
-                "but nothing is fused; leave one of the two out"
+            raise refusal(
+                f"required_fusions names {self.required_fusions[0]!r}, but nothing is fused; leave "
+                "one of the two out"
             )
 
     @classmethod
@@ -389,12 +391,9 @@ class CompileConfig:
         try:
             values = loads(text)
         except ValueError as error:
-            raise ConfigError(f"reading the configuration: not valid {form}: {error}") from error
+            raise refusal(f"not valid {form}: {error}") from error
         if not isinstance(values, dict):
-            raise ConfigError(
-                f"reading the configuration: expected a {form} object, "
-                f"found {type(values).__name__}: {text[:60]!r}"
-            )
+            raise refusal(f"expected a {form} object, found {type(values).__name__}: {text[:60]!r}")
         return cls.from_mapping(values)
 
 
@@ -415,7 +414,7 @@ def _member(enumeration: type[_Member], key: str, value: object) -> _Member:
     except ValueError:
         known = [str(member.value) for member in enumeration]
         hint = name_hint(value, known)
-        raise ConfigError(f"reading the configuration: {key} is {value!r}; {hint}") from None
+        raise refusal(f"{key} is {value!r}; {hint}") from None
 
 
 def _budget(value: object) -> CaptureBudget | None:
@@ -423,29 +422,21 @@ def _budget(value: object) -> CaptureBudget | None:
         return value
     known = [field.name for field in dataclasses.fields(CaptureBudget)]
     if not isinstance(value, Mapping):
-        raise ConfigError(
-            "reading the configuration: capture_budget must be a mapping of "
-            f"{' and '.join(known)}, found {value!r}"
-        )
+        raise refusal(f"capture_budget must be a mapping of {' and '.join(known)}, found {value!r}")
     for key in value:
         if key not in known:
-            raise ConfigError(
-                f"reading the configuration: unknown key {key!r} of capture_budget; "
-                f"{name_hint(key, known)}"
-            )
+            raise refusal(f"unknown key {key!r} of capture_budget; {name_hint(key, known)}")
     try:
         return CaptureBudget(**value)
     except CaptureSizeError as error:
-        raise ConfigError(f"reading the configuration: capture_budget: {error}") from error
+        raise refusal(f"capture_budget: {error}") from error
 
 
 def _folder(value: object) -> str | None:
     if value is None:
         return None
     if not isinstance(value, (str, Path)) or not str(value):
-        raise ConfigError(
-            f"reading the configuration: cache_folder must be the path of a folder, found {value!r}"
-        )
+        raise refusal(f"cache_folder must be the path of a folder, found {value!r}")
     return str(value)
 
 
@@ -465,9 +456,7 @@ def _plain(value: object) -> object:
 
 def _sequence(key: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, (tuple, list)):
-        raise ConfigError(
-            f"reading the configuration: {key} must be a list or tuple, found {value!r}"
-        )
+        raise refusal(f"{key} must be a list or tuple, found {value!r}")
     return tuple(value)
 
 
@@ -475,16 +464,13 @@ def _names(key: str, value: object) -> tuple[str, ...]:
     names = _sequence(key, value)
     for name in names:
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"reading the configuration: {key} holds {name!r}, expected a name")
+            raise refusal(f"{key} holds {name!r}, expected a name")
     return names
 
 
 def _side_inputs(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(value, (Mapping, tuple)):
-        raise ConfigError(
-            "reading the configuration: side_inputs must map splitting ops to lists of names, "
-            f"found {value!r}"
-        )
+        raise refusal(f"side_inputs must map splitting ops to lists of names, found {value!r}")
     pairs = value.items() if isinstance(value, Mapping) else value
     return tuple((_names("side_inputs", [key])[0], _names(key, names)) for key, names in pairs)
 
@@ -492,12 +478,5 @@ def _side_inputs(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _sizes(key: str, value: object) -> tuple[int, ...]:
     sizes = _sequence(key, value)
     for size in sizes:
-        _positive(key, size)
+        require_positive(key, size)
     return tuple(sorted(set(sizes)))
-
-
-def _positive(key: str, value: object) -> None:
-    if not is_whole(value, least=1):
-        raise ConfigError(
-            f"reading the configuration: {key} must be whole and at least 1, found {value!r}"
-        )

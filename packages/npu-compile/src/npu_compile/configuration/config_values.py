@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+def refusal(problem: str) -> ConfigError:
+    """Return the error that says why a configuration cannot be read."""
+    return ConfigError(f"reading the configuration: {problem}")
+
+
 def name_hint(found: object, known: Collection[str], near: Collection[str] = ()) -> str:
     """Return the nearest name, also of ``near``, or else all known names, as a hint."""
     nearest = difflib.get_close_matches(str(found), [*known, *near], n=1)
@@ -29,7 +34,15 @@ def require_boolean(key: str, value: object) -> bool:
         ConfigError: The value is neither.
     """
     if not isinstance(value, bool):
-        raise ConfigError(
-            f"reading the configuration: {key} must be true or false, found {value!r}"
-        )
+        raise refusal(f"{key} must be true or false, found {value!r}")
     return value
+
+
+def require_positive(key: str, value: object) -> None:
+    """Check that a value is whole and at least 1.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not is_whole(value, least=1):
+        raise refusal(f"{key} must be whole and at least 1, found {value!r}")

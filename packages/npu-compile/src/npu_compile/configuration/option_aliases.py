@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
+from npu_compile.configuration.config_values import (
+    is_whole,
+    name_hint,
+    refusal,
+    require_boolean,
+    require_positive,
+)
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import (
     CaptureSizes,
@@ -82,9 +88,9 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
         for key, translated in said.items():
             if key in own and not _is_same(own[key], translated):
                 other = said_by[key] or key
-                raise ConfigError(
-                    f"reading the configuration: {name} is {value!r}, which is {key} "
-                    f"{translated!r} here, but {other} makes it {own[key]!r}; give one of the two"
+                raise refusal(
+                    f"{name} is {value!r}, which is {key} {translated!r} here, but {other} makes "
+                    f"it {own[key]!r}; give one of the two"
                 )
             own[key] = translated
             said_by[key] = name
@@ -107,15 +113,10 @@ def _without_groups(values: Mapping[str, Any]) -> dict[str, Any]:
             known = _GROUPS[name]
             for key in inner:
                 if known is not None and key not in known:
-                    raise ConfigError(
-                        f"reading the configuration: unknown key {key!r} of {name}; "
-                        f"{name_hint(key, known)}"
-                    )
+                    raise refusal(f"unknown key {key!r} of {name}; {name_hint(key, known)}")
         for key, each in inner.items():
             if key in found and not _is_same(found[key], each):
-                raise ConfigError(
-                    f"reading the configuration: {key} is {found[key]!r} and {each!r}; give it once"
-                )
+                raise refusal(f"{key} is {found[key]!r} and {each!r}; give it once")
             found[key] = each
     return found
 
@@ -125,11 +126,9 @@ def _mapping(name: str, value: object) -> Mapping[str, Any]:
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise ConfigError(
-                f"reading the configuration: {name} is not valid JSON: {error}"
-            ) from error
+            raise refusal(f"{name} is not valid JSON: {error}") from error
     if not isinstance(value, Mapping):
-        raise ConfigError(f"reading the configuration: {name} must be a mapping, found {value!r}")
+        raise refusal(f"{name} must be a mapping, found {value!r}")
     return value
 
 
@@ -139,10 +138,7 @@ def _limit(own: dict[str, Any], values: Mapping[str, Any]) -> None:
         limit = values.get(name)
         if limit is None:
             continue
-        if not is_whole(limit, least=1):
-            raise ConfigError(
-                f"reading the configuration: {name} must be whole and at least 1, found {limit!r}"
-            )
+        require_positive(name, limit)
         if field not in own:
             own[field] = tuple(formula(limit))
             continue
@@ -150,9 +146,9 @@ def _limit(own: dict[str, Any], values: Mapping[str, Any]) -> None:
         if isinstance(sizes, (list, tuple)) and all(is_whole(size, least=1) for size in sizes):
             kept = tuple(size for size in sizes if size <= limit)
             if sizes and not kept:
-                raise ConfigError(
-                    f"reading the configuration: {name} is {limit}, but the smallest of "
-                    f"{field} is {min(sizes)}; give a smaller size, or a larger limit"
+                raise refusal(
+                    f"{name} is {limit}, but the smallest of {field} is {min(sizes)}; give a "
+                    "smaller size, or a larger limit"
                 )
             own[field] = kept
 
@@ -176,9 +172,7 @@ def _qualified_names(names: object) -> object:
 def _known(option: str, value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, str) and value in names:
         return names[value]
-    raise ConfigError(
-        f"reading the configuration: {option} is {value!r}; {name_hint(value, names)}"
-    )
+    raise refusal(f"{option} is {value!r}; {name_hint(value, names)}")
 
 
 def _value_of(field: str, **defaults: Any) -> _Reader:
@@ -209,19 +203,17 @@ def _cudagraph_capture_sizes(_: str, value: object) -> _Meaning:
 
 
 def _torch_compile_max_bs(name: str, value: object) -> NoReturn:
-    raise ConfigError(
-        f"reading the configuration: {name} is {value!r}, but one compilation serves all batch "
-        "sizes here, so no batch is too large for it; leave the option out, or limit what is "
-        "captured by cuda_graph_max_bs"
+    raise refusal(
+        f"{name} is {value!r}, but one compilation serves all batch sizes here, so no batch is too "
+        "large for it; leave the option out, or limit what is captured by cuda_graph_max_bs"
     )
 
 
 def _piecewise_cuda_graph_compiler(name: str, value: object) -> _Meaning:
     if value != "eager":
-        raise ConfigError(
-            f"reading the configuration: {name} is {value!r}, expected 'eager', as SGLang expects "
-            "on NPUs: pieces are captured as they are; for a compiler of torch_npu use mode "
-            "'torchair'"
+        raise refusal(
+            f"{name} is {value!r}, expected 'eager', as SGLang expects on NPUs: pieces are "
+            "captured as they are; for a compiler of torch_npu use mode 'torchair'"
         )
     return {}, {}
 

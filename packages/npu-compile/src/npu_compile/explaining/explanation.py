@@ -19,9 +19,8 @@ from npu_compile.compilation.graph_compiler import GraphCompiler
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.explaining.explanation_page import introduction
-from npu_compile.explaining.launched_operators import LaunchObserver
+from npu_compile.explaining.launched_operators import RAISING, LaunchObserver, RaisingObserver
 from npu_compile.explaining.layers import fold_layers
-from npu_compile.explaining.raised_places import RAISING, RaisingObserver
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
 from npu_graph_runtime import RunMode
 from piecewise_split import run_uncompiled

@@ -1,19 +1,41 @@
-"""The declaration of one input of a step."""
+"""The declaration of one input of a step, and the sizes of a step."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import torch
 
 from npu_compile.configuration.config_values import is_whole
-from npu_compile.errors import ConfigError
+from npu_compile.errors import ConfigError, InputError
 
-if TYPE_CHECKING:
-    from npu_compile.inputs.step_size import StepSize
+
+class StepSize(NamedTuple):
+    """Size of one step. If each sequence has one token, both numbers are equal.
+
+    Attributes:
+        tokens: rows of inputs with one row per token.
+        sequences: rows of inputs with one row per sequence.
+    """
+
+    tokens: int
+    sequences: int
+
+
+def require_step_size(doing: str, size: object) -> None:
+    """Check that an argument is a size of non-negative integers.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    if not isinstance(size, StepSize) or not all(is_whole(each, least=0) for each in size):
+        raise ConfigError(
+            f"{doing}: the size is {size!r}, expected StepSize(tokens=..., sequences=...) of whole "
+            "numbers; where each sequence brings one token both are the same"
+        )
 
 
 class InputPlace(Enum):
@@ -91,6 +113,11 @@ class InputSpec:
     def rows(self, size: StepSize) -> int:
         """Return the number of rows of this input in a step of the given size."""
         return size.sequences if self.per_sequence else size.tokens
+
+
+def misfit(problem: str) -> InputError:
+    """Return the error that says why the inputs of a step cannot be loaded."""
+    return InputError(f"loading the inputs of a step: {problem}")
 
 
 def require_specs(doing: str, inputs: object) -> None:

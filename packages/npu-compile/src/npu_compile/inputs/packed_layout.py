@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from npu_compile.errors import InputError
-from npu_compile.inputs.input_spec import InputPlace
-from npu_compile.inputs.step_size import StepSize, require_step_size
+from npu_compile.inputs.input_spec import InputPlace, StepSize, misfit, require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,10 +86,7 @@ class PackedLayout:
         if values.keys() != self.specs.keys():
             missing = sorted(self.specs.keys() - values.keys())
             unknown = sorted(values.keys() - self.specs.keys())
-            raise InputError(
-                f"loading the inputs of a step: expected {sorted(self.specs)}; "
-                f"missing {missing}, unknown {unknown}"
-            )
+            raise misfit(f"expected {sorted(self.specs)}; missing {missing}, unknown {unknown}")
         tokens = sequences = -1
         for name, spec in self.specs.items():
             value = values[name]
@@ -124,22 +119,17 @@ class PackedLayout:
             InputError: It does not fit, is on the CPU, or the input is unknown.
         """
         if name not in self.specs:
-            raise InputError(
-                f"loading the inputs of a step: `{name}` is unknown, expected one of "
-                f"{sorted(self.specs)}"
-            )
+            raise misfit(f"`{name}` is unknown, expected one of {sorted(self.specs)}")
         self._require_place(name, value, self.specs[name], is_staged=True)
         if not _is_on(value, self.device):
-            raise InputError(
-                f"loading the inputs of a step: `{name}` is on {value.device}, expected "
-                f"{self.device}; write what is on the CPU into the staging view"
+            raise misfit(
+                f"`{name}` is on {value.device}, expected {self.device}; write what is on the CPU "
+                "into the staging view"
             )
         self._check_value(name, value, self.specs[name])
         rows = self.specs[name].rows(own)
         if value.shape[0] != rows:
-            raise InputError(
-                f"loading the inputs of a step: `{name}` has {value.shape[0]} rows, expected {rows}"
-            )
+            raise misfit(f"`{name}` has {value.shape[0]} rows, expected {rows}")
 
     def require_fits(self, size: StepSize) -> None:
         """Check that a step is not larger than the largest one.
@@ -150,9 +140,9 @@ class PackedLayout:
         """
         require_step_size("loading the inputs of a step", size)
         if size.tokens > self.largest.tokens or size.sequences > self.largest.sequences:
-            raise InputError(
-                f"loading the inputs of a step: padded to {size}, expected at most {self.largest}; "
-                "make the static inputs larger, or run the step without them"
+            raise misfit(
+                f"padded to {size}, expected at most {self.largest}; make the static inputs "
+                "larger, or run the step without them"
             )
 
     def _require_place(
@@ -162,23 +152,22 @@ class PackedLayout:
         if spec.place is InputPlace.DEVICE:
             return
         remedy = "write it into the staging view" if is_staged else "read it back before"
-        raise InputError(
-            f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU, as it "
-            f"is declared InputPlace.{spec.place.name}; {remedy}, or declare InputPlace.DEVICE"
+        raise misfit(
+            f"`{name}` is on {value.device}, expected the CPU, as it is declared "
+            f"InputPlace.{spec.place.name}; {remedy}, or declare InputPlace.DEVICE"
         )
 
     def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:
         if value.device.type != "cpu":
             self._require_place(name, value, spec)
         if value.device.type != "cpu" and not _is_on(value, self.device):
-            raise InputError(
-                f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU or "
-                f"{self.device}, where the static inputs are; copy it there before"
+            raise misfit(
+                f"`{name}` is on {value.device}, expected the CPU or {self.device}, where the "
+                "static inputs are; copy it there before"
             )
         if value.dtype != spec.dtype:
-            raise InputError(
-                f"loading the inputs of a step: `{name}` has dtype {value.dtype}, "
-                f"expected {spec.dtype}; convert it before"
+            raise misfit(
+                f"`{name}` has dtype {value.dtype}, expected {spec.dtype}; convert it before"
             )
         trailing = tuple(value.shape[1:])
         fits = len(trailing) == len(spec.trailing_shape) and (
@@ -186,26 +175,24 @@ class PackedLayout:
             or (trailing[0] <= spec.trailing_shape[0] and trailing[1:] == spec.trailing_shape[1:])
         )
         if value.dim() == 0 or not fits:
-            raise InputError(
-                f"loading the inputs of a step: `{name}` has shape {tuple(value.shape)}, "
-                f"expected (rows, {', '.join(map(str, spec.trailing_shape))}) or narrower"
+            raise misfit(
+                f"`{name}` has shape {tuple(value.shape)}, expected (rows, "
+                f"{', '.join(map(str, spec.trailing_shape))}) or narrower"
             )
 
 
 def _same_rows(name: str, rows: int, before: int, what: str) -> int:
     if before not in {-1, rows}:
-        raise InputError(
-            f"loading the inputs of a step: `{name}` has {rows} rows, the inputs before it "
-            f"{before}; all must have one row a {what}"
+        raise misfit(
+            f"`{name}` has {rows} rows, the inputs before it {before}; all must have one row a "
+            f"{what}"
         )
     return rows
 
 
 def _check_range(rows: int, least: int, most: int, what: str) -> None:
     if not least <= rows <= most:
-        raise InputError(
-            f"loading the inputs of a step: found {rows} {what}, expected {least} to {most}"
-        )
+        raise misfit(f"found {rows} {what}, expected {least} to {most}")
 
 
 def _is_on(value: torch.Tensor, device: torch.device) -> bool:

@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_compile.inputs.input_spec import InputPlace, require_specs
+from npu_compile.errors import ConfigError, RunnerStateError
+from npu_compile.inputs.input_spec import InputPlace, misfit, require_specs, require_step_size
 from npu_compile.inputs.packed_layout import PackedLayout
-from npu_compile.inputs.step_size import require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from npu_compile.inputs.input_spec import InputSpec
-    from npu_compile.inputs.step_size import StepSize
+    from npu_compile.inputs.input_spec import InputSpec, StepSize
     from npu_graph_runtime import GraphDevice
     from npu_graph_runtime.device import Event
 
@@ -296,9 +294,8 @@ class StaticInputs:
         self._layout.require_fits(size)
         require_step_size("loading the inputs of a step", own)
         if own.tokens > size.tokens or own.sequences > size.sequences:
-            raise InputError(
-                f"loading the inputs of a step: a batch of {own} is to be padded to {size}, "
-                "expected one that is not larger"
+            raise misfit(
+                f"a batch of {own} is to be padded to {size}, expected one that is not larger"
             )
         host = self._ring[self._num_steps % RING_DEPTH]
         host.wait_until_free()
@@ -342,9 +339,9 @@ class StaticInputs:
         """Return the destination of a checked device value, and the value."""
         # The packed copy comes first: it would overwrite the value before it is read.
         if value.untyped_storage().data_ptr() == self._address:
-            raise InputError(
-                f"loading the inputs of a step: `{name}` lies in the static inputs themselves, "
-                "which the step overwrites before it is read; clone it before"
+            raise misfit(
+                f"`{name}` lies in the static inputs themselves, which the step overwrites before "
+                "it is read; clone it before"
             )
         target = self._full_views[name][: len(value)]
         is_narrower = value.dim() > 1 and value.shape[1] != target.shape[1]

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.errors import OutputError
+from npu_compile.inputs.input_spec import StepSize
 from npu_compile.inputs.static_inputs import StaticInputs
-from npu_compile.inputs.step_size import StepSize
 from npu_graph_runtime import RunMode, map_tensors
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attn_update import StepParameters, UpdatePlan
 from attn_update.producers import Producer, ProducerStep
 from npu_compile.errors import ConfigError
-from npu_compile.inputs.step_size import StepSize
+from npu_compile.inputs.input_spec import StepSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
-from npu_compile.errors import ConfigError, InputError
-from npu_compile.inputs.step_size import StepSize
+from npu_compile.errors import ConfigError
+from npu_compile.inputs.input_spec import StepSize, misfit
 from npu_graph_runtime import CaptureSizes, GraphKey
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ class StepForm:
         else:
             sequences = _rows_of(inputs, self._by_sequence)
         if length is not None and rows != sequences * length:
-            raise InputError(
-                f"loading the inputs of a step: found {rows} rows (`{self._by_row}`) for "
-                f"{sequences} sequences, expected {length} rows for each"
+            raise misfit(
+                f"found {rows} rows (`{self._by_row}`) for {sequences} sequences, expected "
+                f"{length} rows for each"
             )
         return StepSize(tokens=rows, sequences=sequences)
 
@@ -177,6 +177,4 @@ def _rows_of(inputs: Mapping[str, Tensor], name: str | None) -> int:
         value = None if name is None else inputs.get(name)
         return 0 if value is None or value.dim() == 0 else value.shape[0]
     except AttributeError as error:
-        raise InputError(
-            f"loading the inputs of a step: {error}; expected a mapping of input names to tensors"
-        ) from error
+        raise misfit(f"{error}; expected a mapping of input names to tensors") from error

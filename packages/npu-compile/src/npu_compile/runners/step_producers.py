@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attn_update import Lengths
-    from npu_compile.inputs.step_size import StepSize
+    from npu_compile.inputs.input_spec import StepSize
     from npu_compile.runners.step_form import StepForm
 
 

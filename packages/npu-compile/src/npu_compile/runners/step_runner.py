@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths, UpdatePlan
     from npu_compile.compilation.compiled_model import CompiledModel
-    from npu_compile.inputs.step_size import StepSize
+    from npu_compile.inputs.input_spec import StepSize
     from npu_compile.runners.recorded_plans import RecordedPlans
     from npu_compile.runners.step_form import StepForm
     from npu_graph_runtime import AgreedStep, Exchange, GraphKey
