@@ -11,7 +11,7 @@ from npu_graph_runtime.devices.fake_scheduler import device_failure
 from npu_graph_runtime.torch_internals import no_dispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
     from npu_graph_runtime.devices.fake_stream import FakeStream
@@ -76,24 +76,23 @@ class FakeTaskGroup:
 
 
 class FakeMemoryPool:
-    """The memory that captured graphs share; counts the bytes of live ones, and reuses none."""
-
-    def __init__(self) -> None:
-        self.allocated = 0
+    """The memory that captured graphs share; reuses none."""
 
 
 class FakeGraph:
     """A graph of a fake device, for one capture; created by ``FakeDevice.create_graph``.
 
     Keeps the memory of all tensors made during its capture until it is reset.
+
+    Attributes:
+        nbytes: bytes of these tensors.
     """
 
-    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+    def __init__(self, scheduler: FakeScheduler) -> None:
+        self.nbytes = 0
         self._scheduler = scheduler
-        self._current = current
         self._nodes: list[Work] = []
         self._memory: dict[int, torch.Tensor] = {}
-        self._pool: FakeMemoryPool | None = None
         self._origin: FakeStream | None = None
         self._last: dict[FakeStream, int] = {}
         self._joined: dict[FakeStream, int] = {}
@@ -117,7 +116,7 @@ class FakeGraph:
         """
         if self._state != "captured":
             raise device_failure(107029, f"replaying a graph that is {self._state}")
-        stream = self._current()
+        stream = self._scheduler.current
         with self._scheduler.lock:
             if stream.capture is not None:
                 raise device_failure(107027, f"replaying a graph on {stream.name}, which captures")
@@ -128,19 +127,12 @@ class FakeGraph:
     def reset(self) -> None:
         """Release the captured work and its memory."""
         with self._scheduler.lock:
-            if self._pool is not None:
-                self._pool.allocated -= self.nbytes
             self._nodes = []
             self._memory = {}
-            self._pool = None
+            self.nbytes = 0
             self._state = "reset"
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors made during the capture."""
-        return sum(tensor.untyped_storage().nbytes() for tensor in self._memory.values())
-
-    def begin(self, stream: FakeStream, pool: FakeMemoryPool) -> None:
+    def begin(self, stream: FakeStream) -> None:
         """Begin to capture the stream.
 
         Raises:
@@ -149,7 +141,6 @@ class FakeGraph:
         if self._state != "empty":
             raise device_failure(107026, f"capturing into a graph that is {self._state}")
         self._state = "capturing"
-        self._pool = pool
         self._origin = stream
         self._last = {stream: 0}
         stream.capture = self
@@ -192,9 +183,9 @@ class FakeGraph:
     def own(self, tensor: torch.Tensor) -> None:
         """Keep the memory of a tensor that was made during the capture."""
         address = tensor.untyped_storage().data_ptr()
-        if address not in self._memory and self._pool is not None:
+        if address not in self._memory:
             self._memory[address] = tensor
-            self._pool.allocated += tensor.untyped_storage().nbytes()
+            self.nbytes += tensor.untyped_storage().nbytes()
 
     def mark(self, stream: FakeStream) -> int:
         """Return the position in the graph up to which a stream has launched work."""

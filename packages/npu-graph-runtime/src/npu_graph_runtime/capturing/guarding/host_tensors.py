@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-
-class HostTensors(Protocol):
-    """Distinguishes host tensors from device tensors."""
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether ``tensor.device`` distinguishes them, so that operators show each copy."""
-
-    def is_on_host(self, tensor: Tensor, /) -> bool:
-        """Return whether a tensor is on the host."""
-
-    def is_pinned(self, tensor: Tensor, /) -> bool:
-        """Return whether a host tensor is in pinned memory."""
+    from npu_graph_runtime.capturing.guarding.pretended_device import PretendedDevice
 
 
 class TensorsBesideADevice:
@@ -42,3 +30,7 @@ class TensorsBesideADevice:
     def is_pinned(self, tensor: Tensor) -> bool:
         """Return whether a host tensor is in pinned memory."""
         return tensor.is_pinned()
+
+
+HostTensors: TypeAlias = "TensorsBesideADevice | PretendedDevice"
+"""Distinguishes host tensors from device tensors."""

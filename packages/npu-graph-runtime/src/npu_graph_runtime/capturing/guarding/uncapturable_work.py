@@ -177,7 +177,7 @@ class _LookedAtCall:
                 return _stopped(error)
         self._state.note()
         kept = [found.detail for found in self._run.findings if found.kind is _KEPT]
-        for path, text in self._state.changed_places.items():
+        for path, text in self._state.changes.items():
             # Where it is a tensor, or a list that has got one, that is found by its memory.
             if not any(f"kept as {path}" in detail for detail in kept):
                 self._add(FindingKind.CHANGED_STATE, path, _written_at(path, self._codes), text)

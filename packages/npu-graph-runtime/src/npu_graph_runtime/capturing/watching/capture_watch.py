@@ -196,7 +196,7 @@ class CaptureWatch:
         baked.check(doing="capturing")
         self._check_kept(outputs)
         if state is not None:
-            self._warn_of(state.changes)
+            self._warn_of(list(state.changes.values()))
         return baked
 
     def _check_kept(self, outputs: object) -> None:
