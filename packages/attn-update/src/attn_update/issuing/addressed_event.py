@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attn_update.issuing.device_calls import DeviceCalls, pointer
+from attn_update.issuing.device_calls import pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from attn_update.issuing.device_calls import DeviceCalls
 
 
 class AddressedEvent:
-    """An event that is recorded once, when it is created.
+    """An event that is recorded once, when it is created, behind all that torch has queued.
 
     You may delete it while streams wait for it: CANN frees an event created for synchronisation
     only when its work is done, which torch_npu also relies on. ``stream`` is the address of the
@@ -39,21 +39,6 @@ class AddressedEvent:
             RuntimeError: The device rejected it.
         """
         _check("aclrtStreamWaitEvent", self._calls.wait_event(pointer(stream), self._event))
-
-
-class AddressedEvents:
-    """Creates events on one device."""
-
-    def __init__(self, calls: Mapping[str, int]) -> None:
-        self._calls = DeviceCalls(calls)
-
-    def record(self, stream: int, /) -> AddressedEvent:
-        """Return a new event, recorded on a stream after everything that torch has queued for it.
-
-        Raises:
-            RuntimeError: The device rejected it.
-        """
-        return AddressedEvent(self._calls, stream)
 
 
 def _check(call: str, status: int) -> None:

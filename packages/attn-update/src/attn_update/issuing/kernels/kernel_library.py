@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from attn_update.issuing.device_calls import find_call, pointer
+from attn_update.issuing.kernels.kernel_signature import ParameterType
+from attn_update.issuing.kernels.kernel_values import PLAIN_TYPES, plain_value
 from attn_update.torch_internals import implementation_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from attn_update.issuing.device_calls import Call
+    from attn_update.issuing.kernels.kernel_signature import KernelParameter
 
 LIBRARY_FUNCTIONS = (
     "aclDestroyTensor",
@@ -28,6 +31,7 @@ LIBRARY_FUNCTIONS = (
 """What a `KernelLibrary` calls beside ``describe_tensor``, see `AddressedDevice`."""
 
 
+_OUTPUTS = (ParameterType.FIRST_OUTPUT, ParameterType.SECOND_OUTPUT)
 _OTHER_DEVICES = frozenset({"cpu", "meta"})
 # Those of both torch and aclDataType (acl/acl_base.h).
 _DTYPES = frozenset(
@@ -69,7 +73,7 @@ class KernelObject:
 
 
 class KernelLibrary:
-    """Creates the objects.
+    """Creates objects, and keeps those of constant values alive.
 
     Args:
         calls: The result of `AddressedDevice.kernel_calls` for `LIBRARY_FUNCTIONS`.
@@ -90,28 +94,50 @@ class KernelLibrary:
         self._make_integers = find_call(calls, "aclCreateIntArray", ctypes.c_void_p)
         self._destroy_integers = find_call(calls, "aclDestroyIntArray")
         self._recent_message = find_call(calls, "aclGetRecentErrMsg", ctypes.c_char_p)
+        # With the value itself, so that its identity stays its own. Layers share their mask.
+        self._constants: dict[tuple[int, ParameterType], tuple[object, KernelObject]] = {}
 
-    def tensor(self, tensor: torch.Tensor) -> KernelObject:
-        """Return an ``aclTensor`` on the memory of a tensor, without keeping the tensor alive."""
-        return KernelObject(self._describe_tensor(tensor), self._destroy_tensor)
-
-    def tensor_list(self, tensor: torch.Tensor) -> KernelObject:
-        """Return an ``aclTensorList`` of one tensor."""
-        only = ctypes.c_void_p(self._describe_tensor(tensor))
-        # It destroys the tensor with itself.
-        made = self._make_list(ctypes.byref(only), ctypes.c_uint64(1))
-        return KernelObject(_made(made, "a list of tensors"), self._destroy_list)
-
-    def integers(self, values: Iterable[int]) -> KernelObject:
-        """Return an ``aclIntArray`` with a copy of integers.
+    def constant(self, parameter: KernelParameter, value: object) -> Any:
+        """Return the argument for a constant value; None if nothing is passed for the parameter.
 
         Raises:
-            TypeError, OverflowError: The values are not integers, or need more than 64 bits.
+            ValueError: The value is invalid for the parameter.
         """
-        copied = array("q", values)
-        address, count = copied.buffer_info()
-        made = self._make_integers(pointer(address), ctypes.c_uint64(count))
-        return KernelObject(_made(made, "an array of integers"), self._destroy_integers)
+        plain = PLAIN_TYPES.get(parameter.type)
+        if plain is not None:
+            return plain.from_param(plain_value(parameter, value))
+        if value is None:
+            return None
+        known = self._constants.get((id(value), parameter.type))
+        if known is None:
+            known = value, self.make(parameter, value)
+            self._constants[id(value), parameter.type] = known
+        return pointer(known[1].address)
+
+    def make(self, parameter: KernelParameter, value: Any) -> KernelObject:
+        """Return a new CANN object, which the caller keeps alive as long as calls use it.
+
+        It keeps no tensor alive, and copies integers.
+
+        Raises:
+            ValueError: The value is invalid for the parameter.
+        """
+        try:
+            if parameter.type is ParameterType.INTEGERS:
+                copied = array("q", value)
+                address, count = copied.buffer_info()
+                made = self._make_integers(pointer(address), ctypes.c_uint64(count))
+                return KernelObject(_made(made, "an array of integers"), self._destroy_integers)
+            is_output = parameter.type in _OUTPUTS
+            tensor = value[_OUTPUTS.index(parameter.type)] if is_output else value
+            described = self._describe_tensor(tensor)
+        except (TypeError, IndexError, OverflowError) as error:
+            raise parameter.misfit(value) from error
+        if parameter.type is not ParameterType.TENSOR_LIST:
+            return KernelObject(described, self._destroy_tensor)
+        # It destroys the tensor with itself.
+        made = self._make_list(ctypes.byref(ctypes.c_void_p(described)), ctypes.c_uint64(1))
+        return KernelObject(_made(made, "a list of tensors"), self._destroy_list)
 
     def recent_message(self) -> str:
         """Return CANN's message on the latest failure of this thread; empty if there is none."""

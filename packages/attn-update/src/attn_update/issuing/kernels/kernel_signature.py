@@ -51,6 +51,11 @@ class KernelParameter:
     type: ParameterType
     argument: str
 
+    def misfit(self, value: object) -> ValueError:
+        """Return the error for a value that is none of its type."""
+        takes = self.type.name.lower().replace("_", " ")
+        return ValueError(f"argument {self.argument!r} takes {takes}, found {type(value)}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSignature:
