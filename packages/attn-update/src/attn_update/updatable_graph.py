@@ -20,7 +20,7 @@ from attn_update.planning.step_parameters import StepParameters
 from attn_update.planning.update_plan import UpdatePlan
 from attn_update.recording.automatic_recording import DEFAULT_OPERATORS, number_layers
 from attn_update.recording.record import KeyRecords, Record
-from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.recording.workspace import WorkspaceNeeds
 from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:

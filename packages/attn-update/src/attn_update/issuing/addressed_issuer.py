@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import PlanError
-from attn_update.issuing.bound_plan import BoundPlan
-from attn_update.issuing.operator_issuer import OperatorIssuer, update_error
+from attn_update.issuing.operator_issuer import BoundPlan, OperatorIssuer, update_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,7 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from attn_update.issuing.addressed_event import AddressedEvent
-from attn_update.issuing.device_calls import DeviceCalls
+from attn_update.issuing.device_calls import AddressedEvent, DeviceCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from attn_update.kinds.context_parallel_attention import (
     ContextParallelAttention,
     ContextParallelLatentAttention,
 )
-from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.device_length_attention import DeviceLengthAttention, MetadataOperator
 from attn_update.kinds.flash_attention import FlashAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
@@ -17,7 +17,6 @@ from attn_update.kinds.fused_infer_attention import (
     FusedInferAttention,
 )
 from attn_update.kinds.latent_attention import LatentAttention
-from attn_update.kinds.metadata_operator import MetadataOperator
 from attn_update.kinds.paged_attention import PagedAttention
 
 if TYPE_CHECKING:

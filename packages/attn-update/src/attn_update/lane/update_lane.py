@@ -80,7 +80,6 @@ import torch
 
 from attn_update.errors import LaneError, UpdateError
 from attn_update.issuing.issuer_choice import choose_issuer
-from attn_update.lane.lane_counters import LaneCounters
 from attn_update.lane.replay_state import ReplayState
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
@@ -90,9 +89,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
-    from attn_update.issuing.bound_plan import BoundPlan
     from attn_update.issuing.issuer_choice import UpdaterChoice
-    from attn_update.issuing.operator_issuer import OperatorIssuer
+    from attn_update.issuing.operator_issuer import BoundPlan, OperatorIssuer
     from attn_update.issuing.updater import Changes, Updater
     from attn_update.planning.step_parameters import StepParameters
     from attn_update.planning.update_plan import UpdatePlan
@@ -102,6 +100,35 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _SECONDS_BETWEEN_LOOKS = 0.0005
+
+
+@dataclass(kw_only=True)
+class LaneCounters:
+    """Counts the work of a lane.
+
+    Attributes:
+        steps: Successful steps; with a worker thread, those passed to it.
+        updates: Updated launches.
+        skipped: Launches not updated because their step parameters had not changed.
+        failures: Steps that failed after something was launched.
+        updater_steps: Steps whose updates the lane's updater launched.
+    """
+
+    steps: int = 0
+    updates: int = 0
+    skipped: int = 0
+    failures: int = 0
+    updater_steps: int = 0
+
+    def count_updates(self, bound: BoundPlan, changes: Changes) -> None:
+        """Count the launches of a successful step."""
+        if bound.launches is not None:
+            self.updater_steps += 1
+        for size, changed in zip(bound.plan.slot_sizes, changes, strict=True):
+            if changed is None:
+                self.skipped += size
+            else:
+                self.updates += size
 
 
 class _Step(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update.recording.tensor_watch import TensorWatch
 from attn_update.task_device import GuardingDevice
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from attn_update.kinds.kind import AttentionKind
-    from attn_update.recording.layer_producers import LayerProducers
     from attn_update.task_device import ExternalEvent, TaskDevice
 
 
@@ -54,6 +53,27 @@ class ReplayOwner(ABC):
     @abstractmethod
     def note_replay(self) -> str | None:
         """Record a replay of the owned graph, or return why it is rejected."""
+
+
+class LayerProducers(Protocol):
+    """The producers of the graph that is captured now."""
+
+    def before_layer(
+        self, layer_name: str, arguments: Mapping[str, object], metadata: frozenset[str]
+    ) -> None:
+        """Let the current stream wait for those producers whose buffers a layer reads.
+
+        A producer has to make the arguments named in ``metadata``.
+
+        Raises:
+            RecordingError: No producer makes one of these.
+        """
+
+    def replay_refusal(self) -> str | None:
+        """Return why the graph may not be replayed now, or None; note the replay."""
+
+    def release(self) -> None:
+        """Forget the graph, because the recorder does."""
 
 
 class KeyRecords:

@@ -23,14 +23,13 @@ from attn_update.recording.record import KeyRecords, Record
 from attn_update.recording.tensor_memory import MemorySpan, tensors_in
 from attn_update.recording.unrecorded_attention import UnrecordedAttention
 from attn_update.recording.weak_tensors import WeakTensors
-from attn_update.recording.workspace import Workspace
-from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.recording.workspace import Workspace, WorkspaceNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
 
     from attn_update.kinds.kind import AttentionKind, Kind
-    from attn_update.recording.layer_producers import LayerProducers
+    from attn_update.recording.record import LayerProducers
     from attn_update.task_device import Stream, TaskDevice
     from attn_update.torch_internals import OpOverload
 

@@ -107,6 +107,7 @@ class CaptureSession:
         device: as given.
         pool: the shared pool; its memory lives as long as a graph captured into it.
         stream: the capture stream.
+        after_segment: as given.
         num_graphs: number of graphs captured so far.
         attempt: a distinct object for each capture that was begun, including failed ones.
         num_run: number of parts that the latest breakable capture has run, including failed ones:
@@ -143,7 +144,7 @@ class CaptureSession:
         self.num_run = 0
         self.memory_made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._context = context
-        self._after_segment = after_segment
+        self.after_segment = after_segment
         self._observer = observer
         self._memory_snapshot = memory_snapshot
         self._capturing: str | None = None
@@ -332,15 +333,7 @@ class CaptureSession:
         watch: CaptureWatch | None,
     ) -> tuple[DeviceGraph, Any]:
         if is_breakable:
-            recorder = SegmentRecorder(
-                self.device,
-                pool=self.pool,
-                stream=self.stream,
-                subject=subject,
-                watch=watch,
-                after_segment=self._after_segment,
-            )
-            self._listener = recorder
+            self._listener = recorder = SegmentRecorder(self, subject, watch)
             try:
                 segmented, result = recorder.record(call)
             finally:
