@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from npu_graph_runtime.capturing.breakable_capture import CapturedSegment, SegmentedGraph
 from npu_graph_runtime.capturing.capture_session import CaptureSession
 from npu_graph_runtime.capturing.eager_segment import EagerSegment
-from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
+from npu_graph_runtime.capturing.tensor_leaves import leaves, named_arguments, tensor_leaves
 from npu_graph_runtime.errors import DeadlockError, DeviceTimeoutError, GraphRuntimeError
 from npu_graph_runtime.failures.bounded_wait import wait_for_device
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
@@ -172,7 +172,8 @@ class Comparison:
         self._padded = call.captured.key.num_tokens
         arguments = {
             path: tensor
-            for path, tensor in _argument_tensors(call.args, call.kwargs)
+            for name, value in named_arguments(call.args, call.kwargs).items()
+            for path, tensor in tensor_leaves(value, name)
             if not isinstance(tensor, nn.Parameter)
         }
         self._state = {**self._given, **arguments}
@@ -446,11 +447,3 @@ class _Kept:
         """Write the copies back."""
         for name, tensor in self.tensors.items():
             tensor.detach().copy_(self.values[name])
-
-
-def _argument_tensors(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Iterator[tuple[str, Tensor]]:
-    yield from tensor_leaves(args, "args")
-    for name, value in kwargs.items():
-        yield from tensor_leaves(value, name)

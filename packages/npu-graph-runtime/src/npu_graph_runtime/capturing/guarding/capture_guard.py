@@ -15,6 +15,7 @@ from npu_graph_runtime.capturing.guarding.capture_finding import (
 )
 from npu_graph_runtime.capturing.guarding.host_calls import watched_host_calls
 from npu_graph_runtime.capturing.guarding.operator_findings import OperatorFindings
+from npu_graph_runtime.capturing.watching.capture_watch import listed
 from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
 from npu_graph_runtime.errors import UncapturableError
 from npu_graph_runtime.torch_internals import abandon_dispatch_mode
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from npu_graph_runtime.capturing.marked_call import MarkedCall
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
-
-# How many findings a message lists.
-_LISTED = 5
 
 
 class CaptureGuard(enum.Enum):
@@ -137,12 +135,10 @@ class GuardedRun:
         findings = self.findings
         if not findings or self._guard is CaptureGuard.OFF:
             return
-        listed = "; ".join(map(str, findings[:_LISTED]))
-        more = f"; and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
         problem = (
             f"capturing {self._subject}: the eager run before the capture did what a capture "
-            f"cannot record, in {len(findings)} places, expected none: {listed}{more}; for the "
-            f"first: {findings[0].remedy}"
+            f"cannot record, in {len(findings)} places, expected none: "
+            f"{listed([*map(str, findings)])}; for the first: {findings[0].remedy}"
         )
         if self._guard is CaptureGuard.RAISE:
             raise UncapturableError(problem, findings)
