@@ -97,6 +97,7 @@ class FakeDevice(GuardedReplays):
         self._graphs: weakref.WeakSet[FakeGraph] = weakref.WeakSet()
         self._scheduler = FakeScheduler(deadlock_timeout, is_held=is_held)
         self._has_launch_queue = has_launch_queue
+        self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
         self.default_stream = self._scheduler.default_stream = self._new_stream()
         self._capture_stream = self._new_stream()
         self._capture_numbers = itertools.count(1)
@@ -238,7 +239,9 @@ class FakeDevice(GuardedReplays):
 
     def create_memory_pool(self) -> object:
         """Return a new pool."""
-        return FakeMemoryPool()
+        pool = FakeMemoryPool()
+        self._pools.add(pool)
+        return pool
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty graph."""
@@ -260,7 +263,7 @@ class FakeDevice(GuardedReplays):
                 f"{type(pool).__name__}, expected those made by create_graph and create_memory_pool"
             )
         on = self._capture_stream if stream is None else own_stream(stream, self._scheduler)
-        return self._guarding(graph, self._capture(graph, on))
+        return self._guarding(graph, self._capture(graph, pool, on))
 
     def synchronize(self) -> None:
         """Block the host until all work is done.
@@ -293,7 +296,7 @@ class FakeDevice(GuardedReplays):
         return self._num_streams - sum(graph.num_streams for graph in self._graphs)
 
     def _available(self) -> int:
-        return self._memory_bytes - sum(graph.nbytes for graph in self._graphs)
+        return self._memory_bytes - sum(pool.allocated for pool in self._pools)
 
     def _new_stream(self) -> FakeStream:
         return FakeStream(self._scheduler, is_direct=not self._has_launch_queue)
@@ -321,13 +324,15 @@ class FakeDevice(GuardedReplays):
             thread.stream = previous
 
     @contextlib.contextmanager
-    def _capture(self, graph: FakeGraph, stream: FakeStream) -> Iterator[None]:
+    def _capture(
+        self, graph: FakeGraph, pool: FakeMemoryPool, stream: FakeStream
+    ) -> Iterator[None]:
         if stream is self.default_stream:
             raise device_failure(107031, "capturing the default stream")
         self._scheduler.refuse_while_capturing(f"beginning to capture {stream.name}")
         if self.free_streams() < 1:
             raise device_failure(207008, f"no stream is left to capture {stream.name}")
-        graph.begin(stream)
+        graph.begin(stream, pool)
         self._scheduler.capturing = f"{stream.name} (capture {next(self._capture_numbers)})"
         try:
             try:

@@ -76,7 +76,10 @@ class FakeTaskGroup:
 
 
 class FakeMemoryPool:
-    """The memory that captured graphs share; reuses none."""
+    """The memory that captured graphs share; counts the bytes of live ones, and reuses none."""
+
+    def __init__(self) -> None:
+        self.allocated = 0
 
 
 class FakeGraph:
@@ -93,6 +96,7 @@ class FakeGraph:
         self._scheduler = scheduler
         self._nodes: list[Work] = []
         self._memory: dict[int, torch.Tensor] = {}
+        self._pool: FakeMemoryPool | None = None
         self._origin: FakeStream | None = None
         self._last: dict[FakeStream, int] = {}
         self._joined: dict[FakeStream, int] = {}
@@ -127,12 +131,15 @@ class FakeGraph:
     def reset(self) -> None:
         """Release the captured work and its memory."""
         with self._scheduler.lock:
+            if self._pool is not None:
+                self._pool.allocated -= self.nbytes
             self._nodes = []
             self._memory = {}
             self.nbytes = 0
+            self._pool = None
             self._state = "reset"
 
-    def begin(self, stream: FakeStream) -> None:
+    def begin(self, stream: FakeStream, pool: FakeMemoryPool) -> None:
         """Begin to capture the stream.
 
         Raises:
@@ -141,6 +148,7 @@ class FakeGraph:
         if self._state != "empty":
             raise device_failure(107026, f"capturing into a graph that is {self._state}")
         self._state = "capturing"
+        self._pool = pool
         self._origin = stream
         self._last = {stream: 0}
         stream.capture = self
@@ -183,9 +191,11 @@ class FakeGraph:
     def own(self, tensor: torch.Tensor) -> None:
         """Keep the memory of a tensor that was made during the capture."""
         address = tensor.untyped_storage().data_ptr()
-        if address not in self._memory:
+        if address not in self._memory and self._pool is not None:
             self._memory[address] = tensor
-            self.nbytes += tensor.untyped_storage().nbytes()
+            num_bytes = tensor.untyped_storage().nbytes()
+            self.nbytes += num_bytes
+            self._pool.allocated += num_bytes
 
     def mark(self, stream: FakeStream) -> int:
         """Return the position in the graph up to which a stream has launched work."""
