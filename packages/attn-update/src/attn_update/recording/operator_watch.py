@@ -17,6 +17,8 @@ from attn_update.torch_internals import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from attn_update.recording.recorder import Recorder
+
 # Operators of torch and of the device; no attention of the table is hidden in them.
 _TRANSPARENT_NAMESPACES = frozenset(
     {"aten", "prim", "prims", "quantized", "c10d", "_c10d_functional"}
@@ -24,20 +26,22 @@ _TRANSPARENT_NAMESPACES = frozenset(
 
 
 class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Intercepts calls of some operators; all others run unchanged.
+    """Intercepts calls of some operators in a recording; all others run unchanged.
 
     Engines wrap attention in custom operators, of which a dispatch mode sees only the outermost.
     The kernel of such an operator is therefore run with the mode still active.
 
     Args:
+        recorder: Of the recording; what it launches itself is not intercepted.
         operators: Operators to intercept, as ``namespace::name``, with or without overload.
     """
 
     # An operator that takes functions runs as it is; without this torch would refuse it.
     supports_higher_order_operators = True
 
-    def __init__(self, operators: Iterable[str]) -> None:
+    def __init__(self, recorder: Recorder, operators: Iterable[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
         # An operator's own kernels do not call it, and those of its namespace are the device's.
         known = {operator.partition("::")[0] for operator in operators}
         self._transparent = _TRANSPARENT_NAMESPACES | known
@@ -49,8 +53,8 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def is_watching(self) -> bool:
-        """Whether operators are currently intercepted."""
-        raise NotImplementedError
+        """Whether a recording is in progress, and the recorder itself is not launching."""
+        return self._recorder.position is not None and not self._recorder.is_launching
 
     def takes(self, operator: str) -> bool:
         """Return whether an operator, ``namespace::name.overload``, is intercepted."""

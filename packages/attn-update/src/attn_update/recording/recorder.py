@@ -65,6 +65,9 @@ class Recorder:
             keep alive. Activations are mostly the graph's own memory. With this option, an
             activation that the caller still refers to when the recording ends, and drops later, is
             also reported.
+
+    Attributes:
+        is_launching: Whether it is calling operators now, which must not be recorded.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class Recorder:
         self._keys: dict[Hashable, KeyRecords] = {}
         self._watch_inputs = watch_inputs
         self._recording: _Recording | None = None
-        self._is_launching = False
+        self.is_launching = False
         self._scope = ""
 
     @property
@@ -105,11 +108,6 @@ class Recorder:
     def recorded_key(self) -> Hashable | None:
         """The graph key of the recording under way; None if there is none under way."""
         return None if self._recording is None else self._recording.records.key
-
-    @property
-    def is_launching(self) -> bool:
-        """Whether this recorder is calling operators now, which must not be recorded."""
-        return self._is_launching
 
     @contextmanager
     def recording(
@@ -250,7 +248,7 @@ class Recorder:
             # Formatting what errors say costs more than the look-up.
             found = self._kinds.get(kind)
             kind = found or self.kind(kind, what=f"attention of layer {layer_name!r}")
-        self._is_launching = True
+        self.is_launching = True
         try:
             if self.device.is_capturing():
                 if self._scope:
@@ -268,7 +266,7 @@ class Recorder:
                 self.workspace.measure(self._needs.of(kind, arguments))
             return kind.run(arguments)
         finally:
-            self._is_launching = False
+            self.is_launching = False
 
     def kind(self, kind: str | Kind, *, what: str) -> Kind:
         """Return the kind with a name, or a kind unchanged.
