@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.errors import StepParameterError
-from attn_update.planning.step_parameters import StepParameters
-from attn_update.planning.update_plan import UpdatePlan
+from attn_update.planning.update_plan import StepParameters, UpdatePlan
 from attn_update.recording.automatic_recording import AutomaticRecording
 from attn_update.recording.recorder import Recorder
 

@@ -16,8 +16,7 @@ from attn_update.issuing.device_calls import AddressedEvent, DeviceCalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from attn_update.planning.step_parameters import StepParameters
-    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.planning.update_plan import StepParameters, UpdatePlan
     from attn_update.task_device import AddressedDevice
 
 Changes: TypeAlias = "Sequence[Mapping[str, object] | None]"

@@ -92,8 +92,7 @@ if TYPE_CHECKING:
     from attn_update.issuing.issuer_choice import UpdaterChoice
     from attn_update.issuing.operator_issuer import BoundPlan, OperatorIssuer
     from attn_update.issuing.updater import Changes, Updater
-    from attn_update.planning.step_parameters import StepParameters
-    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.planning.update_plan import StepParameters, UpdatePlan
     from attn_update.recording.record import KeyRecords
     from attn_update.task_device import Stream, TaskDevice
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from attn_update.recording.tensor_memory import tensors_in
 from attn_update.torch_internals import (
     DispatchKeySet,
     HigherOrderOperator,
     TorchDispatchMode,
     kernel_keys_of,
-    tree_leaves,
 )
 
 if TYPE_CHECKING:
@@ -89,7 +87,7 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _kernel_keys(arguments: object) -> DispatchKeySet | None:
     """Return the key of the kernel that these arguments select; None without a tensor."""
-    types = {leaf.device.type for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
+    types = {tensor.device.type for tensor in tensors_in(arguments)}
     if not types:
         return None
     # As torch does, scalars and lengths of the host follow the device.

@@ -20,9 +20,8 @@ from attn_update.kinds.kind import metadata_arguments, needs_update
 from attn_update.kinds.kind_table import default_kinds
 from attn_update.operator_lookup import find_operator
 from attn_update.recording.record import KeyRecords, Record
-from attn_update.recording.tensor_memory import MemorySpan, tensors_in
+from attn_update.recording.tensor_memory import MemorySpan, WeakTensors, tensors_in
 from attn_update.recording.unrecorded_attention import UnrecordedAttention
-from attn_update.recording.weak_tensors import WeakTensors
 from attn_update.recording.workspace import Workspace, WorkspaceNeeds
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.issuing.device_calls import DeviceCalls, find_address, find_call, pointer
-from attn_update.issuing.kernels.kernel_library import KernelLibrary
-from attn_update.issuing.kernels.kernel_values import KernelVariable, absent_value
+from attn_update.issuing.kernels.kernel_library import KernelLibrary, KernelVariable, absent_value
 from attn_update.issuing.updater import BoundLaunches, LaunchFailure
 
 if TYPE_CHECKING:

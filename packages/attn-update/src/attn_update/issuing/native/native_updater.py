@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from attn_update.issuing.native.attn_update_native import Launches, ReplayEvent, ReplayEvents
     from attn_update.issuing.updater import Changes
-    from attn_update.planning.step_parameters import StepParameters
-    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.planning.update_plan import StepParameters, UpdatePlan
     from attn_update.task_device import AddressedDevice
 
 
