@@ -1,4 +1,4 @@
-"""Which memory a tensor uses, and whether two tensors are views of the same in the same layout."""
+"""Which memory a tensor uses, whether two are the same to a kernel, and weak references to tensors."""
 
 from __future__ import annotations
 
