@@ -1,4 +1,4 @@
-"""Which memory a tensor uses, whether two are the same to a kernel, and weak references to tensors."""
+"""Which memory a tensor uses, when two are the same to a kernel, and weak references to tensors."""
 
 from __future__ import annotations
 
