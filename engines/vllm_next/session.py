@@ -134,7 +134,7 @@ def graphs_of(wrapper: Any) -> list[Any]:
 
 def shift_graphs(graphs: Iterable[Any], shift: int) -> None:
     """Change the key lengths in steps of graphs, of which the lane has to update some."""
-    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+    from vllm_npu_graph.v0_30.adopted_graphs import LaneGraph
 
     ours = [graph for graph in graphs if isinstance(graph, LaneGraph)]
     assert ours, "no graph was adopted"

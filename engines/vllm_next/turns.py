@@ -58,7 +58,7 @@ def run_turns(variant: ModelVariant, checkpoint: Path, _count: int) -> list[dict
 
 def find_replayed(graph: Any) -> Any:
     """Return the graph that torch_npu replays: the engine's, which ours contains."""
-    from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+    from vllm_npu_graph.v0_30.adopted_graphs import LaneGraph
 
     return graph._updates._updatable._graph if isinstance(graph, LaneGraph) else graph
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from attn_update import AddressedDevice, UpdaterChoice
-    from attn_update.issuing.updater import BoundLaunches, Unbindable
+    from attn_update.issuing.updater import BoundLaunches
     from attn_update.kinds import FusedInferAttention
     from npu_graph_runtime.device import DeviceGraph
 
@@ -197,26 +197,22 @@ class RefusingEvents(Updater):
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
-    ) -> BoundLaunches | Unbindable:
+    ) -> BoundLaunches | str:
         return self._updater.bind(plan, device, calls)
 
-    def replay_events(self, calls: Mapping[str, int]) -> Any:
-        events, owner = self._updater.replay_events(calls), self
+    def event_recorder(self, calls: Mapping[str, int]) -> Callable[[int], Any]:
+        record, owner = self._updater.event_recorder(calls), self
 
         class Event:
             def __init__(self, stream: int) -> None:
-                self.event = events.record(stream)
+                self.event = record(stream)
 
             def wait(self, stream: int, /) -> None:
                 if owner.refused:
                     raise RuntimeError("the device refused")
                 self.event.wait(stream)
 
-        class Events:
-            def record(self, stream: int, /) -> Event:
-                return Event(stream)
-
-        return Events()
+        return Event
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import torch
 from attn_update import UpdateLane
 from attn_update.errors import NativeUnavailableError
 from attn_update.issuing.native.native_build import build_native, default_folder
-from attn_update.issuing.native.native_updater import find_native_updater
+from attn_update.issuing.native.native_updater import NativeUpdater
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,43 +181,33 @@ cp "{whole}" "$2"
     assert not (tmp_path / ".cache").exists()
 
 
-def test_find_native_updater_without_a_compiler_says_so(tmp_path: Path) -> None:
-    support = find_native_updater(tmp_path, "no-such-compiler")
-    assert support.updater is None
-    assert support.reason is not None
-    assert "found none; install one" in support.reason
+def test_native_updater_without_a_compiler_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NativeUnavailableError, match="found none; install one"):
+        NativeUpdater.load(tmp_path, "no-such-compiler")
 
 
-def test_find_native_updater_in_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+def test_native_updater_in_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    support = find_native_updater(tmp_path / "file", str(make_compiler(tmp_path)))
-    assert support.updater is None
-    assert support.reason is not None
-    assert "give another folder" in support.reason
+    with pytest.raises(NativeUnavailableError, match="give another folder"):
+        NativeUpdater.load(tmp_path / "file", str(make_compiler(tmp_path)))
 
 
-def test_find_native_updater_of_a_broken_module_says_so(tmp_path: Path) -> None:
-    support = find_native_updater(tmp_path / "cache", str(make_compiler(tmp_path)))
-    assert support.updater is None
-    assert support.reason is not None
-    assert "remove the file to build it again" in support.reason
+def test_native_updater_of_a_broken_module_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NativeUnavailableError, match="remove the file to build it again"):
+        NativeUpdater.load(tmp_path / "cache", str(make_compiler(tmp_path)))
 
 
-def test_find_native_updater_where_children_are_ignored_builds_nothing(tmp_path: Path) -> None:
+def test_native_updater_where_children_are_ignored_builds_nothing(tmp_path: Path) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    support = find_native_updater(tmp_path / "cache", str(make_compiler(tmp_path, status=3)))
-    assert support.updater is None
-    assert support.reason is not None
-    assert "ignores SIGCHLD" in support.reason
+    with pytest.raises(NativeUnavailableError, match="ignores SIGCHLD"):
+        NativeUpdater.load(tmp_path / "cache", str(make_compiler(tmp_path, status=3)))
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_find_native_updater_without_a_home_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_updater_without_a_home_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", no_home)
-    support = find_native_updater()
-    assert support.updater is None
-    assert support.reason is not None
-    assert "set HOME, or give a folder" in support.reason
+    with pytest.raises(NativeUnavailableError, match="set HOME, or give a folder"):
+        NativeUpdater.load()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from attn_update.recording.tensor_watch import TensorWatch
+from attn_update.recording.record import TensorWatch
 
 
 def test_tensor_watch_of_a_freed_tensor_lists_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from attn_update.recording.weak_tensors import WeakTensors
+from attn_update.recording.tensor_memory import WeakTensors
 from npu_graph_runtime import FakeDevice
 
 

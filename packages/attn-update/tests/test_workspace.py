@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from attn_update.recording.workspace import Workspace
-from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.recording.workspace import Workspace, WorkspaceNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

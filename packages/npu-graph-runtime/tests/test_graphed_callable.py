@@ -377,7 +377,7 @@ def test_call_that_is_compared_is_passed_on_although_its_graph_was_the_last_one(
     capture(fake, context, wrapper, x)
     with context.run(RunMode.FULL, KEY):
         wrapper(x)
-        with wrapper.compared(lambda call: call.key):
+        with wrapper.compared(lambda call: call.captured.key):
             assert wrapper(x) is KEY
         assert wrapper(x).tolist() == [2.0] * 4
 

@@ -21,8 +21,7 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
-from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
-from npu_graph_runtime.capturing.captured_segment import CapturedSegment
+from npu_graph_runtime.capturing.breakable_capture import CapturedSegment, SegmentedGraph
 from npu_graph_runtime.errors import LayerEventError, ReplayRefusedError
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from attn_update.errors import (
 from attn_update.issuing.issuer_choice import UpdaterChoice
 from attn_update.kinds.lengths import Lengths
 from attn_update.lane.update_lane import UpdateLane
-from attn_update.planning.step_parameters import StepParameters
-from attn_update.planning.update_plan import ParameterGroup, UpdatePlan
+from attn_update.planning.update_plan import ParameterGroup, StepParameters, UpdatePlan
 from attn_update.recording.automatic_recording import AutomaticRecording
 from attn_update.recording.recorder import Recorder
 from attn_update.task_device import AddressedDevice, TaskDevice

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attn_update.errors import ArgumentError, RecordingError, StepParameterError, nearest
 from attn_update.kinds.kind import needs_update
 from attn_update.operator_lookup import bind_arguments, find_operator
-from attn_update.planning.step_parameters import StepParameters
-from attn_update.planning.update_plan import UpdatePlan
+from attn_update.planning.update_plan import StepParameters, UpdatePlan
 from attn_update.recording.automatic_recording import DEFAULT_OPERATORS, number_layers
 from attn_update.recording.record import KeyRecords, Record
-from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.recording.workspace import WorkspaceNeeds
 from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:

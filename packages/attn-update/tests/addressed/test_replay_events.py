@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_replay_event_is_recorded_once_waited_for_and_destroyed(updater: Updater) -> None:
     device = WritingDevice()
-    event = updater.replay_events(device.native_calls()).record(STREAM)
+    event = updater.event_recorder(device.native_calls())(STREAM)
     event.wait(STREAM)
     event.wait(STREAM)
     del event
@@ -37,5 +37,5 @@ def test_replay_event_that_the_device_refuses_is_an_error_and_released(
     device = WritingDevice()
     device.failing = failing
     with pytest.raises(RuntimeError, match=f"{call} returned 107000"):
-        updater.replay_events(device.native_calls()).record(STREAM).wait(STREAM)
+        updater.event_recorder(device.native_calls())(STREAM).wait(STREAM)
     assert (device.seen[-1] == ("destroy", 99)) == destroyed

@@ -18,7 +18,7 @@ from attn_update import (
 )
 from attn_update.kinds import PagedAttention
 from attn_update.operator_lookup import find_operator
-from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.recording.workspace import WorkspaceNeeds
 from npu_graph_testing.attention.cases import CaseModel, find_case
 
 if TYPE_CHECKING:

@@ -36,15 +36,14 @@ class GuardedReplays:
 
     def __init__(self) -> None:
         self.expected_replay = ExpectedReplay()
-        self._capturing: dict[int, _GuardedGraph] = {}
+        self._capturing: dict[int, _GuardedCapture] = {}
         self._guarded: weakref.WeakSet[DeviceGraph] = weakref.WeakSet()
 
     def _guarding(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
     ) -> AbstractContextManager[object]:
         """Return a context manager that captures; guards of its thread refer to this graph."""
-        guarded = _GuardedGraph(graph, self.expected_replay)
-        return _GuardedCapture(self._capturing, guarded, capture)
+        return _GuardedCapture(graph, capture, self._capturing, self.expected_replay)
 
     def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
         """Call back before replays of the graph this thread captures; see `GuardingDevice`."""
@@ -68,12 +67,24 @@ class GuardedReplays:
         return graph in self._guarded
 
 
-class _GuardedGraph:
-    """A graph that is being captured, and what its replay does besides."""
+class _GuardedCapture:
+    """The capture of a graph, and what its replay does besides; may be left again after an error.
 
-    def __init__(self, graph: Any, expected: ExpectedReplay) -> None:
+    `GuardedReplays` finds it by its thread.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        capture: AbstractContextManager[object],
+        capturing: dict[int, _GuardedCapture],
+        expected: ExpectedReplay,
+    ) -> None:
         self.graph = graph
+        self._capture = capture
+        self._capturing = capturing
         self._expected = expected
+        self._thread = 0
         self._wraps: list[ReplayWrap] = []
         self._launch: Callable[[Any], None] = type(graph).replay
         # The graph owns its replay: a strong reference would keep both, and the graph's memory,
@@ -82,6 +93,24 @@ class _GuardedGraph:
         launch, reference = self._launch, self._reference
         self._replay: Callable[[], None] = lambda: launch(reference())
         self._refusal: Callable[[object], str | None] | None = None
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._capture.__enter__()
+            self._capturing[self._thread] = self
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._capturing.pop(self._thread, None)
+        self._capture.__exit__(exception_type, exception, traceback)
 
     def refuse(self, refusal: Callable[[object], str | None]) -> None:
         self._refusal = refusal
@@ -112,36 +141,3 @@ def _asking(
         launch()
 
     return replay
-
-
-class _GuardedCapture:
-    """A capture that `GuardedReplays` finds; may be left again after an exception."""
-
-    def __init__(
-        self,
-        capturing: dict[int, _GuardedGraph],
-        graph: _GuardedGraph,
-        capture: AbstractContextManager[object],
-    ) -> None:
-        self._capturing = capturing
-        self._graph = graph
-        self._capture = capture
-        self._thread = 0
-
-    def __enter__(self) -> None:
-        self._thread = threading.get_ident()
-        try:
-            self._capture.__enter__()
-            self._capturing[self._thread] = self._graph
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._capturing.pop(self._thread, None)
-        self._capture.__exit__(exception_type, exception, traceback)

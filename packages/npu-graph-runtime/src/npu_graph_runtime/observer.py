@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
+from npu_graph_runtime.planning.run_mode_chooser import RunModeChoice
 
 if TYPE_CHECKING:
     from npu_graph_runtime.device import MemoryFigures

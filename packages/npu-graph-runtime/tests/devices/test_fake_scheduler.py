@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work, device_failure
+from npu_graph_runtime.devices.fake_stream import FakeStream
 from npu_graph_runtime.errors import DeadlockError
 
 
@@ -25,7 +26,7 @@ class Gate:
 
 def test_work_after_waiting_work_runs_in_order_once_released() -> None:
     scheduler, log = FakeScheduler(0.0), list[str]()
-    first, second = scheduler.create_queue(), scheduler.create_queue()
+    first, second = FakeStream(scheduler), FakeStream(scheduler)
     gate = Gate("a", log, is_open=False)
     scheduler.add(first, gate.work())
     scheduler.add(first, Gate("b", log).work())
@@ -38,9 +39,9 @@ def test_work_after_waiting_work_runs_in_order_once_released() -> None:
     assert scheduler.is_idle()
 
 
-def test_work_released_by_later_queue_runs_in_same_call() -> None:
+def test_work_released_by_later_stream_runs_in_same_call() -> None:
     scheduler, log = FakeScheduler(0.0), list[str]()
-    first, second = scheduler.create_queue(), scheduler.create_queue()
+    first, second = FakeStream(scheduler), FakeStream(scheduler)
     gate = Gate("a", log, is_open=False)
 
     class Open(Gate):
@@ -56,7 +57,7 @@ def test_work_released_by_later_queue_runs_in_same_call() -> None:
 def test_synchronize_that_cannot_end_names_all_waits() -> None:
     scheduler, log = FakeScheduler(0.0), list[str]()
     for name in ("a", "b"):
-        scheduler.add(scheduler.create_queue(), Gate(name, log, is_open=False).work())
+        scheduler.add(FakeStream(scheduler), Gate(name, log, is_open=False).work())
     with pytest.raises(
         DeadlockError, match=r"stream 0 waits for gate a.*; stream 1 waits for gate b"
     ):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from npu_graph_runtime.devices.fake_scheduler import FakeScheduler
 from npu_graph_runtime.devices.fake_stream import FakeStream, own_stream
 
 if TYPE_CHECKING:
@@ -11,14 +12,15 @@ if TYPE_CHECKING:
 
 
 def test_own_stream_without_stream_is_the_current_one(fake: FakeDevice) -> None:
-    current = fake.default_stream
-    assert own_stream(None, lambda: current) is current
-    assert own_stream(current, lambda: pytest.fail("not asked for")) is current
+    scheduler, other = FakeScheduler(0.0), fake.default_stream
+    scheduler.default_stream = current = FakeStream(scheduler)
+    assert own_stream(None, scheduler) is current
+    assert own_stream(other, scheduler) is other
 
 
-def test_own_stream_of_other_kind_raises(fake: FakeDevice) -> None:
+def test_own_stream_of_other_kind_raises() -> None:
     with pytest.raises(TypeError, match="got str, expected a stream"):
-        own_stream("stream", lambda: fake.default_stream)
+        own_stream("stream", FakeScheduler(0.0))
 
 
 def test_event_recorded_again_is_reached_at_its_last_record(fake: FakeDevice) -> None:

@@ -18,8 +18,8 @@ from vllm_ascend.worker.worker import NPUWorker
 from attn_update import AttnUpdateError
 from npu_graph_runtime import GraphRuntimeError, NpuDevice
 from vllm_npu_graph.options import EngineVersionError, Options, release_folder
-from vllm_npu_graph.planning.cache_bytes import count_cache_bytes
 from vllm_npu_graph.planning.fingerprint import describe_start
+from vllm_npu_graph.planning.free_memory import count_cache_bytes
 from vllm_npu_graph.planning.graph_budget import GraphBudget
 from vllm_npu_graph.planning.kept_plan import KeptPlan
 

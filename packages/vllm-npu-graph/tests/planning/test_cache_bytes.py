@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vllm_npu_graph.planning.cache_bytes import count_cache_bytes
+from vllm_npu_graph.planning.free_memory import count_cache_bytes
 
 
 def test_each_storage_counts_once_and_whole() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import PlanError
-from attn_update.issuing.bound_plan import BoundPlan
-from attn_update.issuing.operator_issuer import OperatorIssuer, update_error
-from attn_update.issuing.updater import Unbindable
+from attn_update.issuing.operator_issuer import BoundPlan, OperatorIssuer, update_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +37,7 @@ class AddressedIssuer(OperatorIssuer):
         self._addressed = addressed
         self._calls = calls
         self._updater = updater
-        self._events = updater.replay_events(calls)
+        self._record = updater.event_recorder(calls)
         self._address = addressed.stream_address(stream)
 
     def bind(self, plan: UpdatePlan) -> BoundPlan:
@@ -55,14 +53,14 @@ class AddressedIssuer(OperatorIssuer):
                 f"binding the launches of key {plan.key!r} for {type(self._updater).__name__}: "
                 f"{error}; make the lane with updater='operators' for this kind",
             ) from error
-        if isinstance(launches, Unbindable):
-            return BoundPlan(plan=plan, launches=None, unbound_reason=launches.reason)
+        if isinstance(launches, str):
+            return BoundPlan(plan=plan, launches=None, unbound_reason=launches)
         return BoundPlan(plan=plan, launches=launches, unbound_reason=None)
 
     def mark_replay(self, stream: Stream) -> Any:
         """Return a mark after all work this thread has queued on a stream, such as a replay."""
         # The device returns the address once all that was queued has been launched.
-        return self._events.record(self._addressed.stream_address(stream))
+        return self._record(self._addressed.stream_address(stream))
 
     def wait_for_replay(self, mark: Any) -> None:
         """Make all later updates wait for a mark, on the device."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from attn_update.errors import LaneError, nearest
+from attn_update.errors import LaneError, NativeUnavailableError, nearest
 from attn_update.issuing.addressed_issuer import AddressedIssuer
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
-from attn_update.issuing.native.native_updater import NativeUpdater, find_native_updater
+from attn_update.issuing.native.native_updater import NativeUpdater
 from attn_update.issuing.operator_issuer import OperatorIssuer
 from attn_update.task_device import AddressedDevice, DirectLaunchDevice
 
@@ -74,24 +74,19 @@ def choose_issuer(
 def _make_updater(
     choice: UpdaterChoice | Updater, missing: str | None, folder: Path | None
 ) -> tuple[Updater | None, UpdaterName | Updater, str]:
-    if choice == "auto":
-        return _make_automatically(missing, folder)
-    reason = "the caller chose it"
-    if choice == "native":
-        return NativeUpdater.load(folder), choice, reason
-    if choice == "kernels":
-        return KernelUpdater(), choice, reason
-    if choice == "operators":
-        return None, choice, reason
-    return choice, choice, reason
-
-
-def _make_automatically(
-    missing: str | None, folder: Path | None
-) -> tuple[Updater | None, UpdaterName, str]:
-    if missing is not None:
+    if choice == "auto" and missing is not None:
         return None, "operators", f"chosen automatically: {missing}"
-    native = find_native_updater(folder)
-    if native.updater is None:
-        return KernelUpdater(), "kernels", f"chosen automatically: {native.reason}"
-    return native.updater, "native", "chosen automatically: it is the fastest, and works here"
+    if choice == "auto":
+        try:
+            native = NativeUpdater.load(folder)
+        except NativeUnavailableError as error:
+            return KernelUpdater(), "kernels", f"chosen automatically: {error}"
+        return native, "native", "chosen automatically: it is the fastest, and works here"
+    made: Updater | None = None
+    if choice == "native":
+        made = NativeUpdater.load(folder)
+    elif choice == "kernels":
+        made = KernelUpdater()
+    elif choice != "operators":
+        made = choice
+    return made, choice, "the caller chose it"

@@ -7,17 +7,40 @@ The four calls begin the update, run the torch operator, end the update, and rec
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import UpdateError
-from attn_update.issuing.bound_plan import BoundPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attn_update.issuing.updater import Changes
+    from attn_update.issuing.updater import BoundLaunches, Changes
     from attn_update.planning.update_plan import PlannedUpdate, UpdatePlan
     from attn_update.task_device import DirectLaunchDevice, Stream, TaskDevice
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundPlan:
+    """The prepared state of a plan for the steps of one lane, which owns it.
+
+    Attributes:
+        plan: The plan, which does not change.
+        launches: The launches prepared by an updater; None if they are called one by one.
+        unbound_reason: Why they are called one by one; None if they are not.
+        arguments: For each update of the plan the keyword arguments of its latest launch, if
+            launches are called one by one.
+    """
+
+    plan: UpdatePlan
+    launches: BoundLaunches | None
+    unbound_reason: str | None
+    arguments: list[dict[str, Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Copy the arguments, which steps overwrite."""
+        updates = self.plan.updates if self.launches is None else ()
+        self.arguments = [dict(update.launch) for update in updates]
 
 
 class OperatorIssuer:

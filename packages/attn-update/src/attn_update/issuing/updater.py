@@ -8,36 +8,22 @@ one of them, a lane calls torch's operators, layer by layer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from attn_update.issuing.addressed_event import AddressedEvents
+from attn_update.issuing.device_calls import AddressedEvent, DeviceCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from attn_update.issuing.native.attn_update_native import ReplayEvents as NativeEvents
-    from attn_update.planning.step_parameters import StepParameters
-    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.planning.update_plan import StepParameters, UpdatePlan
     from attn_update.task_device import AddressedDevice
 
 Changes: TypeAlias = "Sequence[Mapping[str, object] | None]"
 """For each slot of a plan the arguments that changed, by name; None where none did."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unbindable:
-    """An updater does not support a launch of a plan.
-
-    Attributes:
-        reason: Which launch, and why.
-    """
-
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchFailure:
+class LaunchFailure(NamedTuple):
     """Where launches stopped.
 
     Attributes:
@@ -99,8 +85,8 @@ class Updater(ABC):
     @abstractmethod
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
-    ) -> BoundLaunches | Unbindable:
-        """Return the launches of a plan, or why this updater does not support them.
+    ) -> BoundLaunches | str:
+        """Return the launches of a plan, or which this updater does not support, and why.
 
         Args:
             plan: The plan; `PlannedUpdate.launch` is read now and not later.
@@ -111,6 +97,9 @@ class Updater(ABC):
             RuntimeError, ValueError, TypeError: An argument of a launch is invalid.
         """
 
-    def replay_events(self, calls: Mapping[str, int]) -> AddressedEvents | NativeEvents:
-        """Return a factory of events after replays; CANN keeps each until nothing waits for it."""
-        return AddressedEvents(calls)
+    def event_recorder(self, calls: Mapping[str, int]) -> Callable[[int], Any]:
+        """Return a function that records a new event on the stream at an address, after a replay.
+
+        CANN keeps each until nothing waits for it.
+        """
+        return partial(AddressedEvent, DeviceCalls(calls))

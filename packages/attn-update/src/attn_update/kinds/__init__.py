@@ -2,7 +2,7 @@
 
 from attn_update.kinds.attention_geometry import AttentionGeometry, LengthRule, TensorForm
 from attn_update.kinds.context_parallel_attention import ContextParallelRank
-from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.device_length_attention import DeviceLengthAttention, MetadataOperator
 from attn_update.kinds.flash_attention import FLASH_V3, FlashAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
@@ -15,7 +15,6 @@ from attn_update.kinds.kind import AttentionKind, Kind, RuledKind
 from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds, metadata_kinds
 from attn_update.kinds.latent_attention import LatentAttention
 from attn_update.kinds.lengths import LengthArray
-from attn_update.kinds.metadata_operator import MetadataOperator
 from attn_update.kinds.paged_attention import PagedAttention
 
 __all__ = [

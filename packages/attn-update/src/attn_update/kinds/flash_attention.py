@@ -77,13 +77,14 @@ class FlashAttention(FusedInferAttention):
                 f"dropout, so run it outside of the graph",
             )
 
-    def run_complete(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-        """Run the operator eagerly on arguments from `complete`."""
-        return super().run_complete(self._with_tensors(given))
-
-    def shapes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return complete arguments with lengths as the operator takes them."""
-        return self._with_tensors(given)
+    def passed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return complete arguments with lengths as tensors on the CPU."""
+        lengths = {
+            name: torch.tensor(given[name], dtype=torch.int64)
+            for name in (self.family.query_lengths, self.family.key_lengths)
+            if isinstance(given.get(name), list)
+        }
+        return {**given, **lengths}
 
     def outputs_for(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """Return ``out`` if given, else all six outputs on the device of the query."""
@@ -95,12 +96,6 @@ class FlashAttention(FusedInferAttention):
         softmax_out = torch.empty_like(softmax_max)
         return attention, softmax_max, softmax_sum, softmax_out, seed, offset
 
-    def launch_complete(
-        self, given: Mapping[str, Any], outputs: tuple[torch.Tensor, ...]
-    ) -> dict[str, object]:
-        """Return the launch with lengths as tensors, without the workspace."""
-        return super().launch_complete(self._with_tensors(given), outputs)
-
     def prepare(
         self,
         values: Mapping[str, object],
@@ -110,12 +105,4 @@ class FlashAttention(FusedInferAttention):
         what: str,
     ) -> dict[str, object]:
         """Return the step's lengths, checked, as tensors on the CPU."""
-        return self._with_tensors(super().prepare(values, geometry, pad=pad, what=what))
-
-    def _with_tensors(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        lengths = {
-            name: torch.tensor(given[name], dtype=torch.int64)
-            for name in (self.family.query_lengths, self.family.key_lengths)
-            if isinstance(given.get(name), list)
-        }
-        return {**given, **lengths}
+        return self.passed(super().prepare(values, geometry, pad=pad, what=what))

@@ -143,9 +143,10 @@ class FusedInferAttention:
 
     def run_complete(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         """Run the operator eagerly on arguments from `complete`."""
+        passed = self.passed(given)
         if given.get("out") is not None:
-            return as_tensors(find_operator(self.operator)(**given))
-        taken = {name: value for name, value in given.items() if name != "out"}
+            return as_tensors(find_operator(self.operator)(**passed))
+        taken = {name: value for name, value in passed.items() if name != "out"}
         return as_tensors(find_operator(self.family.functional)(**taken))
 
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
@@ -161,6 +162,10 @@ class FusedInferAttention:
 
     def shapes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return complete arguments for queries that only read shapes; launches nothing."""
+        return self.passed(given)
+
+    def passed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return complete arguments in the form that the operator takes."""
         return dict(given)
 
     def make_outputs(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
@@ -197,7 +202,7 @@ class FusedInferAttention:
         self, given: Mapping[str, Any], outputs: tuple[torch.Tensor, ...]
     ) -> dict[str, object]:
         """Return the launch for arguments from `complete`, without the workspace."""
-        return {**given, "out": list(outputs)}
+        return {**self.passed(given), "out": list(outputs)}
 
     def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
         """Return all tensors except activations; a paged key and value are the cache and count."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attn_update.kinds.attention_geometry import LengthRule, TensorForm
-    from attn_update.kinds.metadata_operator import MetadataOperator
+    from attn_update.kinds.device_length_attention import MetadataOperator
 
 
 class Kind(Protocol):

@@ -8,7 +8,7 @@ from attn_update.kinds.context_parallel_attention import (
     ContextParallelAttention,
     ContextParallelLatentAttention,
 )
-from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.device_length_attention import DeviceLengthAttention, MetadataOperator
 from attn_update.kinds.flash_attention import FlashAttention
 from attn_update.kinds.fused_infer_attention import (
     FIA_V1,
@@ -17,7 +17,6 @@ from attn_update.kinds.fused_infer_attention import (
     FusedInferAttention,
 )
 from attn_update.kinds.latent_attention import LatentAttention
-from attn_update.kinds.metadata_operator import MetadataOperator
 from attn_update.kinds.paged_attention import PagedAttention
 
 if TYPE_CHECKING:
@@ -63,6 +62,7 @@ def metadata_kinds() -> dict[str, Kind]:
     attention = ("batch_size", "max_seqlen_q")
     indexer = (*attention, "max_seqlen_k")
     mla = (*attention, "max_seqlen_ori_kv", "max_seqlen_cmp_kv")
+    mixed, shared = "mixed_quant_sparse_flash_mla", "sparse_attn_sharedkv"
     of_version_2 = _made_by("_C_ascend::npu_quant_lightning_indexer_v2_metadata", *indexer, stage=2)
     return {
         # It needs no metadata: it is here because only a library of vLLM-Ascend registers it.
@@ -96,32 +96,22 @@ def metadata_kinds() -> dict[str, Kind]:
                 stage=1,
             ),
         ),
-        "mixed_quant_sparse_flash_mla": _reading(
-            "vllm_ascend::mixed_quant_sparse_flash_mla",
-            "cu_seqlens_q",
-            "seqused_ori_kv",
-            metadata=_made_by("vllm_ascend::mixed_quant_sparse_flash_mla_metadata", *mla),
-        ),
-        "sparse_flash_mla": _reading(
-            "_C_ascend::npu_sparse_flash_mla",
-            "cu_seqlens_q",
-            "seqused_ori_kv",
-            metadata=_made_by("_C_ascend::npu_sparse_flash_mla_metadata", *mla),
-        ),
         **{
             name: _reading(
                 f"_C_ascend::npu_{name}", "cu_seqlens_q", "seqused_k", metadata=of_version_2
             )
             for name in ("quant_lightning_indexer_v2", "quant_lightning_indexer_v3")
         },
-        "sparse_attn_sharedkv": _reading(
-            "custom::npu_sparse_attn_sharedkv",
-            "cu_seqlens_q",
-            "seqused_kv",
-            metadata=_made_by(
-                "custom::npu_sparse_attn_sharedkv_metadata", *attention, "max_seqlen_kv"
-            ),
-        ),
+        **{
+            name: _reading(
+                operator, "cu_seqlens_q", keys, metadata=_made_by(f"{operator}_metadata", *bounds)
+            )
+            for name, operator, keys, bounds in (
+                (mixed, f"vllm_ascend::{mixed}", "seqused_ori_kv", mla),
+                ("sparse_flash_mla", "_C_ascend::npu_sparse_flash_mla", "seqused_ori_kv", mla),
+                (shared, f"custom::npu_{shared}", "seqused_kv", (*attention, "max_seqlen_kv")),
+            )
+        },
         "sharedkv_lightning_indexer": _reading(
             "custom::npu_quant_lightning_indexer",
             "actual_seq_lengths_query",

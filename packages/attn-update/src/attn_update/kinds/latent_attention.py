@@ -61,7 +61,11 @@ class LatentAttention(FusedInferAttention):
         if not self._missing(given):
             return super().run_complete(given)
         self._check_complete(given)
-        return self._own_heads(given, super().run_complete(self._pad(given, _pad_dimension)))
+        return self._own_heads(given, super().run_complete(given))
+
+    def passed(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return complete arguments with padded heads, which takes the current stream."""
+        return self._pad(given, _pad_dimension)
 
     def shapes(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return complete arguments with padded heads, for queries that only read shapes."""
@@ -78,7 +82,7 @@ class LatentAttention(FusedInferAttention):
         """Return the launch; the query is padded on the current stream."""
         if self._missing(given):
             outputs = self._all_heads(given, outputs)
-        return super().launch_complete(self._pad(given, _pad_dimension), outputs)
+        return super().launch_complete(given, outputs)
 
     def prepare(
         self,

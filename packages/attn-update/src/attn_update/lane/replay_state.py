@@ -10,7 +10,7 @@ from attn_update.recording.record import ReplayOwner
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from attn_update.issuing.bound_plan import BoundPlan
+    from attn_update.issuing.operator_issuer import BoundPlan
     from attn_update.planning.update_plan import UpdatePlan
     from attn_update.task_device import Stream
 

@@ -71,6 +71,7 @@ set events that nobody waits for. Replays outside of any step are not refused.
 from __future__ import annotations
 
 import threading
+import time
 from _thread import start_new_thread
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -79,27 +80,54 @@ import torch
 
 from attn_update.errors import LaneError, UpdateError
 from attn_update.issuing.issuer_choice import choose_issuer
-from attn_update.lane.lane_counters import LaneCounters
 from attn_update.lane.replay_state import ReplayState
-from attn_update.lane.step_release import StepRelease, release_alone
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
-from attn_update.task_device import GuardingDevice
+from attn_update.task_device import GuardingDevice, bind_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
-    from attn_update.issuing.bound_plan import BoundPlan
     from attn_update.issuing.issuer_choice import UpdaterChoice
-    from attn_update.issuing.operator_issuer import OperatorIssuer
+    from attn_update.issuing.operator_issuer import BoundPlan, OperatorIssuer
     from attn_update.issuing.updater import Changes, Updater
-    from attn_update.planning.step_parameters import StepParameters
-    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.planning.update_plan import StepParameters, UpdatePlan
     from attn_update.recording.record import KeyRecords
     from attn_update.task_device import Stream, TaskDevice
 
 _Result = TypeVar("_Result")
+
+_SECONDS_BETWEEN_LOOKS = 0.0005
+
+
+@dataclass(kw_only=True)
+class LaneCounters:
+    """Counts the work of a lane.
+
+    Attributes:
+        steps: Successful steps; with a worker thread, those passed to it.
+        updates: Updated launches.
+        skipped: Launches not updated because their step parameters had not changed.
+        failures: Steps that failed after something was launched.
+        updater_steps: Steps whose updates the lane's updater launched.
+    """
+
+    steps: int = 0
+    updates: int = 0
+    skipped: int = 0
+    failures: int = 0
+    updater_steps: int = 0
+
+    def count_updates(self, bound: BoundPlan, changes: Changes) -> None:
+        """Count the launches of a successful step."""
+        if bound.launches is not None:
+            self.updater_steps += 1
+        for size, changed in zip(bound.plan.slot_sizes, changes, strict=True):
+            if changed is None:
+                self.skipped += size
+            else:
+                self.updates += size
 
 
 class _Step(NamedTuple):
@@ -112,8 +140,14 @@ class _Step(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class _OpenStep(StepRelease):
-    """A step whose replay is queued, or is about to be; and the progress of its release."""
+class _OpenStep:
+    """A step whose replay is queued, or is about to be; and the progress of its release.
+
+    Attributes:
+        is_begun: Whether the thread of the release was started, or is just about to be.
+        is_done: Whether the release has ended.
+        error: Its exception.
+    """
 
     step: _Step
     issuer: OperatorIssuer
@@ -121,6 +155,9 @@ class _OpenStep(StepRelease):
     previous: Any
     updates_first: bool
     thread: int
+    is_begun: bool = False
+    is_done: bool = False
+    error: BaseException | None = None
 
 
 class _Expected(threading.local):
@@ -221,11 +258,11 @@ class UpdateLane:
                 except BaseException as error:
                     # Nothing that Python runs may come before the thread: Note [interrupts].
                     opened.is_begun = True
-                    alone = (opened, self.device, self._give_up, opened)
+                    release = self._release_alone
                     try:
-                        start_new_thread(release_alone, alone)
+                        start_new_thread(release, (opened,))
                     except RuntimeError:
-                        release_alone(*alone)
+                        release(opened)
                     self._await_release(opened)
                     refusal, state.refusal = state.refusal, None
                     if refusal is not None:
@@ -272,11 +309,11 @@ class UpdateLane:
                 except BaseException:
                     # Nothing that Python runs may come before the thread: Note [interrupts].
                     opened.is_begun = True
-                    alone = (opened, self.device, self._give_up, opened)
+                    release = self._release_alone
                     try:
-                        start_new_thread(release_alone, alone)
+                        start_new_thread(release, (opened,))
                     except RuntimeError:
-                        release_alone(*alone)
+                        release(opened)
                     self._await_release(opened)
                     raise
             finally:
@@ -301,11 +338,11 @@ class UpdateLane:
                 except BaseException:
                     # Nothing that Python runs may come before the thread: Note [interrupts].
                     opened.is_begun = True
-                    alone = (opened, self.device, self._give_up, opened)
+                    release = self._release_alone
                     try:
-                        start_new_thread(release_alone, alone)
+                        start_new_thread(release, (opened,))
                     except RuntimeError:
-                        release_alone(*alone)
+                        release(opened)
                     self._await_release(opened)
                     raise
                 finally:
@@ -420,15 +457,21 @@ class UpdateLane:
         state, expected = opened.step.state, self._expected
         if not opened.is_begun:
             opened.is_begun = True
-            start_new_thread(release_alone, (opened, self.device, self._give_up, opened))
+            start_new_thread(self._release_alone, (opened,))
         self._await_release(opened)
         state.is_open = False
         if expected.step is state:
             expected.step = None
 
     def _await_release(self, opened: _OpenStep) -> None:
-        """Wait for the release of a step, and undo what an exception may have left of it."""
-        opened.wait()
+        """Wait for the release of a step, and undo what an exception may have left of it.
+
+        An interrupt ends the wait but not the release.
+        """
+        while not opened.is_done:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        if opened.error is not None:
+            raise opened.error
         self._open = None
         own = opened.issuer.stream
         if self.device.current_stream() == own and opened.stream != own:
@@ -547,6 +590,16 @@ class UpdateLane:
             issuer.release(opened.step.bound.plan.updates)
             raise
         self._issue(opened.step, issuer, release=True)
+
+    def _release_alone(self, opened: _OpenStep) -> None:
+        """Release the graph, in a separate thread: signal handlers run on the first."""
+        try:
+            bind_thread(self.device)
+            self._give_up(opened)
+        except BaseException as error:  # noqa: BLE001 - raised by `_await_release`
+            opened.error = error
+        finally:
+            opened.is_done = True
 
     def _give_up(self, opened: _OpenStep) -> None:
         """Release the graph of a step that may or may not have been replayed: Note [failure]."""

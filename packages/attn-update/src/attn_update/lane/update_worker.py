@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Task: TypeAlias = "tuple[ReplayState, Callable[[Any], None], Any]"
 """The state of the graph that it is for, what to call, and its argument."""
 
+# An event is set when the thread comes to it; None ends the thread.
+_Tasks: TypeAlias = "queue.SimpleQueue[Task | threading.Event | None]"
+
 # A device that hangs must not keep the process.
 _SECONDS_AT_EXIT = 30.0
 
@@ -48,7 +51,7 @@ class UpdateWorker:
     """
 
     def __init__(self, device: TaskDevice) -> None:
-        tasks: queue.SimpleQueue[Task | _Drained | None] = queue.SimpleQueue()
+        tasks: _Tasks = queue.SimpleQueue()
         self.submit: Callable[[Task], None] = tasks.put
         self._tasks = tasks
         self._failures: list[FailedTask] = []
@@ -63,7 +66,7 @@ class UpdateWorker:
 
     def drain(self) -> None:
         """Wait until the thread has run all tasks; the device may still be busy with them."""
-        drained = _Drained()
+        drained = threading.Event()
         self._tasks.put(drained)
         while not drained.wait(_SECONDS_BETWEEN_LOOKS):
             if not self._thread.is_alive():
@@ -84,14 +87,10 @@ class UpdateWorker:
         del self._failures[:count]
 
 
-class _Drained(threading.Event):
-    """Set when the thread reaches it."""
-
-
 def _work(
     device: TaskDevice,
     bound: Future[None],
-    tasks: queue.SimpleQueue[Task | _Drained | None],
+    tasks: _Tasks,
     failures: list[FailedTask],
 ) -> None:
     try:
@@ -105,7 +104,7 @@ def _work(
     bound.set_result(None)
     del bound
     while (task := tasks.get()) is not None:
-        if isinstance(task, _Drained):
+        if isinstance(task, threading.Event):
             task.set()
             continue
         state, call, argument = task
@@ -118,6 +117,6 @@ def _work(
     atexit.unregister(end)
 
 
-def _end(tasks: queue.SimpleQueue[Task | _Drained | None], thread: threading.Thread) -> None:
+def _end(tasks: _Tasks, thread: threading.Thread) -> None:
     tasks.put(None)
     thread.join(timeout=_SECONDS_AT_EXIT)

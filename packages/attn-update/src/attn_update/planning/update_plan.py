@@ -8,7 +8,7 @@ once for each layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.errors import (
@@ -27,10 +27,26 @@ if TYPE_CHECKING:
 
     from attn_update.kinds.attention_geometry import LengthRule, TensorForm
     from attn_update.kinds.kind import AttentionKind
-    from attn_update.planning.step_parameters import StepParameters
+    from attn_update.kinds.lengths import Lengths
     from attn_update.recording.record import KeyRecords, Record
     from attn_update.recording.recorder import Recorder
     from attn_update.task_device import ExternalEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepParameters:
+    """The arguments of one step, by parameter group and argument name.
+
+    Attributes:
+        key: The graph key; a plan of another key rejects them.
+        groups: For each parameter group the value of each declared argument. Lengths are
+            one-dimensional integers on the host and are copied during the call. A rebound tensor
+            (a block table) is on the device and belongs to the caller, who must keep it alive and
+            unchanged until the replay of this step has finished.
+    """
+
+    key: Hashable
+    groups: Mapping[str, Mapping[str, Lengths]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from attn_update.operator_lookup import check_argument_names, find_operator
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from attn_update.kinds.metadata_operator import MetadataOperator
+    from attn_update.kinds.device_length_attention import MetadataOperator
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -34,8 +34,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attn_update.errors import LaneError, ProducerError, RecordingError, UnknownNameError
-from attn_update.producers.key_producers import KeyProducers
-from attn_update.producers.produced_memory import ProducedMemory
+from attn_update.producers.key_producers import KeyProducers, ProducedMemory
 from attn_update.recording.tensor_memory import MemorySpan
 
 if TYPE_CHECKING:

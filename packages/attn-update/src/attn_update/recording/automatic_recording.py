@@ -72,7 +72,7 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         group: Callable[[str], str] | None = None,
         launch: Callable[[Mapping[str, object]], str | None] | None = None,
     ) -> None:
-        super().__init__(operators)
+        super().__init__(recorder, operators)
         for operator, kind in operators.items():
             what = f"recording {operator} automatically"
             found = recorder.kind(kind, what=what)
@@ -81,16 +81,10 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
                     f"{what}: kind {kind!r} is for {found.operator}; give the operator the kind "
                     f"that is updated through an overload of it",
                 )
-        self._recorder = recorder
         self._operators = dict(operators)
         self._layer_name = layer_name
         self._group = group
         self._launch = launch
-
-    @property
-    def is_watching(self) -> bool:
-        """Whether a recording is in progress, and the recorder itself is not launching."""
-        return self._recorder.position is not None and not self._recorder.is_launching
 
     def takes(self, operator: str) -> bool:
         """Return whether the operator, with its overload, is recorded."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from attn_update.recording.tensor_memory import tensors_in
 from attn_update.torch_internals import (
     DispatchKeySet,
     HigherOrderOperator,
     TorchDispatchMode,
     kernel_keys_of,
-    tree_leaves,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from attn_update.recording.recorder import Recorder
 
 # Operators of torch and of the device; no attention of the table is hidden in them.
 _TRANSPARENT_NAMESPACES = frozenset(
@@ -24,20 +24,22 @@ _TRANSPARENT_NAMESPACES = frozenset(
 
 
 class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Intercepts calls of some operators; all others run unchanged.
+    """Intercepts calls of some operators in a recording; all others run unchanged.
 
     Engines wrap attention in custom operators, of which a dispatch mode sees only the outermost.
     The kernel of such an operator is therefore run with the mode still active.
 
     Args:
+        recorder: Of the recording; what it launches itself is not intercepted.
         operators: Operators to intercept, as ``namespace::name``, with or without overload.
     """
 
     # An operator that takes functions runs as it is; without this torch would refuse it.
     supports_higher_order_operators = True
 
-    def __init__(self, operators: Iterable[str]) -> None:
+    def __init__(self, recorder: Recorder, operators: Iterable[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
         # An operator's own kernels do not call it, and those of its namespace are the device's.
         known = {operator.partition("::")[0] for operator in operators}
         self._transparent = _TRANSPARENT_NAMESPACES | known
@@ -49,8 +51,8 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def is_watching(self) -> bool:
-        """Whether operators are currently intercepted."""
-        raise NotImplementedError
+        """Whether a recording is in progress, and the recorder itself is not launching."""
+        return self._recorder.position is not None and not self._recorder.is_launching
 
     def takes(self, operator: str) -> bool:
         """Return whether an operator, ``namespace::name.overload``, is intercepted."""
@@ -85,7 +87,7 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _kernel_keys(arguments: object) -> DispatchKeySet | None:
     """Return the key of the kernel that these arguments select; None without a tensor."""
-    types = {leaf.device.type for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
+    types = {tensor.device.type for tensor in tensors_in(arguments)}
     if not types:
         return None
     # As torch does, scalars and lengths of the host follow the device.

@@ -5,17 +5,50 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attn_update.recording.tensor_watch import TensorWatch
 from attn_update.task_device import GuardingDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    import torch
+
     from attn_update.kinds.kind import AttentionKind
-    from attn_update.recording.layer_producers import LayerProducers
     from attn_update.task_device import ExternalEvent, TaskDevice
+
+
+class TensorWatch:
+    """Watches the memory of tensors and lists those whose memory was freed.
+
+    A record refers weakly to its tensors: a launch would read other memory once an owner drops a
+    cache. Torch keeps one Python object for each storage as long as the storage is used, so a weak
+    reference to that object calls back when the memory is freed.
+    """
+
+    def __init__(self) -> None:
+        self.dead: list[str] = []
+        self._references: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def add(self, tensor: torch.Tensor, name: str) -> None:
+        """Watch the memory of a tensor; tensors that share memory are watched once.
+
+        The tensor is not kept alive; `dead` gets the name when its memory is freed.
+        """
+        storage = tensor.untyped_storage()
+        known = self._references.get(id(storage))
+        if known is not None and known() is storage:
+            return
+        dead = self.dead
+
+        def note(_: object) -> None:
+            dead.append(name)
+
+        self._references[id(storage)] = weakref.ref(storage, note)
+
+    def clear(self) -> None:
+        """Stop watching."""
+        self._references.clear()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +87,27 @@ class ReplayOwner(ABC):
     @abstractmethod
     def note_replay(self) -> str | None:
         """Record a replay of the owned graph, or return why it is rejected."""
+
+
+class LayerProducers(Protocol):
+    """The producers of the graph that is captured now."""
+
+    def before_layer(
+        self, layer_name: str, arguments: Mapping[str, object], metadata: frozenset[str]
+    ) -> None:
+        """Let the current stream wait for those producers whose buffers a layer reads.
+
+        A producer has to make the arguments named in ``metadata``.
+
+        Raises:
+            RecordingError: No producer makes one of these.
+        """
+
+    def replay_refusal(self) -> str | None:
+        """Return why the graph may not be replayed now, or None; note the replay."""
+
+    def release(self) -> None:
+        """Forget the graph, because the recorder does."""
 
 
 class KeyRecords:

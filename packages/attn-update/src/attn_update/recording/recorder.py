@@ -20,17 +20,15 @@ from attn_update.kinds.kind import metadata_arguments, needs_update
 from attn_update.kinds.kind_table import default_kinds
 from attn_update.operator_lookup import find_operator
 from attn_update.recording.record import KeyRecords, Record
-from attn_update.recording.tensor_memory import MemorySpan, tensors_in
+from attn_update.recording.tensor_memory import MemorySpan, WeakTensors, tensors_in
 from attn_update.recording.unrecorded_attention import UnrecordedAttention
-from attn_update.recording.weak_tensors import WeakTensors
-from attn_update.recording.workspace import Workspace
-from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.recording.workspace import Workspace, WorkspaceNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping
 
     from attn_update.kinds.kind import AttentionKind, Kind
-    from attn_update.recording.layer_producers import LayerProducers
+    from attn_update.recording.record import LayerProducers
     from attn_update.task_device import Stream, TaskDevice
     from attn_update.torch_internals import OpOverload
 
@@ -66,6 +64,9 @@ class Recorder:
             keep alive. Activations are mostly the graph's own memory. With this option, an
             activation that the caller still refers to when the recording ends, and drops later, is
             also reported.
+
+    Attributes:
+        is_launching: Whether it is calling operators now, which must not be recorded.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Recorder:
         self._keys: dict[Hashable, KeyRecords] = {}
         self._watch_inputs = watch_inputs
         self._recording: _Recording | None = None
-        self._is_launching = False
+        self.is_launching = False
         self._scope = ""
 
     @property
@@ -106,11 +107,6 @@ class Recorder:
     def recorded_key(self) -> Hashable | None:
         """The graph key of the recording under way; None if there is none under way."""
         return None if self._recording is None else self._recording.records.key
-
-    @property
-    def is_launching(self) -> bool:
-        """Whether this recorder is calling operators now, which must not be recorded."""
-        return self._is_launching
 
     @contextmanager
     def recording(
@@ -251,7 +247,7 @@ class Recorder:
             # Formatting what errors say costs more than the look-up.
             found = self._kinds.get(kind)
             kind = found or self.kind(kind, what=f"attention of layer {layer_name!r}")
-        self._is_launching = True
+        self.is_launching = True
         try:
             if self.device.is_capturing():
                 if self._scope:
@@ -269,7 +265,7 @@ class Recorder:
                 self.workspace.measure(self._needs.of(kind, arguments))
             return kind.run(arguments)
         finally:
-            self._is_launching = False
+            self.is_launching = False
 
     def kind(self, kind: str | Kind, *, what: str) -> Kind:
         """Return the kind with a name, or a kind unchanged.

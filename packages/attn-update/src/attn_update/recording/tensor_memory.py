@@ -1,13 +1,18 @@
-"""Which memory a tensor uses, and whether two tensors are views of the same in the same layout."""
+"""Which memory a tensor uses, when two are the same to a kernel, and weak references to tensors."""
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from attn_update.torch_internals import tree_leaves
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from attn_update.task_device import TaskDevice
 
 
 class MemorySpan(NamedTuple):
@@ -34,12 +39,8 @@ class MemorySpan(NamedTuple):
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:
-    """Give the tensors of an argument: itself, or those of a list."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)
+    """Give the tensors of arguments, also those in lists."""
+    return (leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor))
 
 
 def is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -54,3 +55,32 @@ def is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
         and one.dtype == other.dtype
         and one.device == other.device
     )
+
+
+class WeakTensors:
+    """Replaces tensors by weak references, the same tensor by the same reference.
+
+    Layers share their mask and block table. The description of such a tensor for the device, needed
+    at every step, is then also shared: see `native/call.h`.
+    """
+
+    def __init__(self, device: TaskDevice) -> None:
+        self._device = device
+        self._made: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+
+    def replace(self, value: object) -> object:
+        """Return a value with weak references instead of its tensors, also those in lists."""
+        if isinstance(value, torch.Tensor):
+            return self._reference(value)
+        if isinstance(value, (list, tuple)):
+            return [self.replace(item) for item in value]
+        return value
+
+    def _reference(self, tensor: torch.Tensor) -> torch.Tensor:
+        known = self._made.get(id(tensor))
+        # The identity comes again after the tensor is gone, and its memory may be exchanged.
+        if known is not None and known[0]() is tensor and is_same_memory(known[1], tensor):
+            return known[1]
+        made = self._device.weak_reference(tensor)
+        self._made[id(tensor)] = (weakref.ref(tensor), made)
+        return made

@@ -40,19 +40,13 @@ class UnrecordedAttention(OperatorWatch):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
         self._lengths: dict[str, frozenset[str]] = {}
         for kind in (*default_kinds().values(), *recorder.kinds.values()):
             if needs_update(kind):
                 name = kind.operator.partition(".")[0]
                 known = self._lengths.get(name, frozenset())
                 self._lengths[name] = known | kind.step_arguments
-        super().__init__(self._lengths)
-
-    @property
-    def is_watching(self) -> bool:
-        """Whether something else than the recorder launches."""
-        return not self._recorder.is_launching
+        super().__init__(recorder, self._lengths)
 
     def takes(self, operator: str) -> bool:
         """Return whether the operator is of a known kind, in any overload."""

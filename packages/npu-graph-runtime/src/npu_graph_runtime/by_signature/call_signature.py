@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from npu_graph_runtime.capturing.plain_values import is_plain, snapshot
-from npu_graph_runtime.capturing.tensor_leaves import leaves, map_items
+from npu_graph_runtime.capturing.tensor_leaves import leaves, map_items, named_arguments
 from npu_graph_runtime.errors import UnsupportedInputError
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def modes(device_type: str) -> tuple[Hashable, ...]:
 
 def unsupported(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Return the argument that cannot be part of a signature, for messages."""
-    named = {f"args[{index}]": value for index, value in enumerate(args)} | dict(kwargs)
-    for name, value in named.items():
+    for name, value in named_arguments(args, kwargs).items():
         for path, leaf in leaves(value, name):
             problem = _problem(leaf)
             if problem is not None:

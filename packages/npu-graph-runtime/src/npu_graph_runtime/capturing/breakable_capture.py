@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
 from npu_graph_runtime.capturing.eager_segment import EagerSegment, weakly
 from npu_graph_runtime.capturing.marked_call import MarkedCall
 from npu_graph_runtime.capturing.unreturned_memory import UnreturnedMemory
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from npu_graph_runtime.capturing.capture_session import CaptureSession
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
-    from npu_graph_runtime.device import GraphDevice, Stream
+    from npu_graph_runtime.device import DeviceGraph
     from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.torch_internals import TorchDispatchMode
 
@@ -121,6 +121,55 @@ def _marking(
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CapturedPart:
+    """Work inside a segment named by :func:`~npu_graph_runtime.runs_captured`.
+
+    Attributes:
+        name: as given.
+        result: its result, without keeping memory alive; valid after the replay of its segment
+            until that of the next one. ``None`` if the work contains a break.
+    """
+
+    name: str
+    result: Any
+
+
+@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
+class CapturedSegment:
+    """A graph between two functions that run eagerly.
+
+    Attributes:
+        graph: the captured graph.
+        number: number of the segment among the captured ones, from 1.
+        behind: the eager call before it; ``None`` for the first segment.
+        before: the eager call after it; ``None`` for the last segment, and during its capture.
+        parts: the named work inside, in order.
+    """
+
+    graph: DeviceGraph
+    number: int
+    behind: str | None
+    before: str | None = None
+    parts: list[CapturedPart] = dataclasses.field(default_factory=list)
+
+    def __str__(self) -> str:
+        if self.parts:
+            place = ", ".join(part.name for part in self.parts)
+        elif self.behind and self.before:
+            place = f"between {self.behind} and {self.before}"
+        elif self.behind or self.before:
+            place = f"behind {self.behind}" if self.behind else f"before {self.before}"
+        else:
+            return f"segment {self.number}"
+        return f"segment {self.number} ({place})"
+
+    def reset(self) -> None:
+        """Release the graph."""
+        self.graph.reset()
+        self.parts.clear()
 
 
 class SegmentedGraph:
@@ -226,29 +275,16 @@ class SegmentedGraph:
 
 
 class SegmentRecorder:
-    """Captures one call in segments.
-
-    ``stream`` is the current stream.
+    """Captures one call in segments, on the stream of a session, which is the current one.
 
     Attributes:
         num_run: number of replayed segments and called functions, including failed ones.
     """
 
-    def __init__(
-        self,
-        device: GraphDevice,
-        *,
-        pool: object,
-        stream: Stream,
-        subject: str,
-        watch: CaptureWatch | None = None,
-        after_segment: Callable[[], object] | None = None,
-    ) -> None:
-        self._after_segment = after_segment
+    def __init__(self, session: CaptureSession, subject: str, watch: CaptureWatch | None) -> None:
+        self._session = session
+        self._device = session.device
         self._watch = watch
-        self._device = device
-        self._pool = pool
-        self._stream = stream
         self._subject = subject
         self.num_run = 0
         self._segments: list[CapturedSegment | EagerSegment] = []
@@ -350,7 +386,8 @@ class SegmentRecorder:
 
     def _begin(self) -> None:
         graph = self._device.create_graph()
-        self._capture = self._device.capture(graph, pool=self._pool, stream=self._stream)
+        session = self._session
+        self._capture = self._device.capture(graph, pool=session.pool, stream=session.stream)
         self._capture.__enter__()
         self._enter_mode()
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
@@ -406,8 +443,8 @@ class SegmentRecorder:
                 raise
             subject = f"{segment} of {self._subject}"
             raise diagnose(error, doing="replaying", subject=subject) from error
-        if self._after_segment is not None:
-            self._after_segment()
+        if self._session.after_segment is not None:
+            self._session.after_segment()
 
     def _abandon(self, error: BaseException) -> None:
         """End the current capture, if any, and release everything captured."""

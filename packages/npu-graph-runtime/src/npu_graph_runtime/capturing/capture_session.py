@@ -107,6 +107,8 @@ class CaptureSession:
         device: as given.
         pool: the shared pool; its memory lives as long as a graph captured into it.
         stream: the capture stream.
+        after_segment: as given.
+        capturing: what is being captured now, or ``None`` between captures.
         num_graphs: number of graphs captured so far.
         attempt: a distinct object for each capture that was begun, including failed ones.
         num_run: number of parts that the latest breakable capture has run, including failed ones:
@@ -143,10 +145,10 @@ class CaptureSession:
         self.num_run = 0
         self.memory_made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._context = context
-        self._after_segment = after_segment
+        self.after_segment = after_segment
         self._observer = observer
         self._memory_snapshot = memory_snapshot
-        self._capturing: str | None = None
+        self.capturing: str | None = None
         self._has_failed = False
         self._warmup_bytes = 0
         self._listener: BreakListener | None = None
@@ -197,11 +199,6 @@ class CaptureSession:
         """Compares inputs of replays in C; ``None`` if it cannot be compiled."""
         return find_native_comparison()
 
-    @property
-    def capturing(self) -> str | None:
-        """What is being captured now, or ``None`` between captures."""
-        return self._capturing
-
     def capture(
         self,
         call: Callable[[], Any],
@@ -239,14 +236,14 @@ class CaptureSession:
                 f"capturing {subject}: the capture session is closed, expected an open one; "
                 "capture inside `with CaptureSession(...)`"
             )
-        if self._capturing is not None:
+        if self.capturing is not None:
             raise CaptureSessionError(
-                f"capturing {subject}: {self._capturing} is being captured, expected no capture "
+                f"capturing {subject}: {self.capturing} is being captured, expected no capture "
                 "under way, since captures do not nest; give the inner callable another run mode"
             )
         if self._has_failed:
             self._return_memory()
-        self._capturing = subject
+        self.capturing = subject
         self.attempt = object()
         self.num_run = 0
         try:
@@ -257,7 +254,7 @@ class CaptureSession:
                 _clear_frames(error)
             raise
         finally:
-            self._capturing = None
+            self.capturing = None
             self._listener = None
 
     def call_eagerly(self, call: MarkedCall) -> Any:
@@ -281,11 +278,11 @@ class CaptureSession:
         Use it to follow a call without capturing it. The session is not entered.
         """
         before, self._context.capture_session = self._context.capture_session, self
-        self._listener, self._capturing = listener, "nothing: a call is compared with its graphs"
+        self._listener, self.capturing = listener, "nothing: a call is compared with its graphs"
         try:
             yield
         finally:
-            self._listener = self._capturing = None
+            self._listener = self.capturing = None
             self._context.capture_session = before
 
     def _capture(
@@ -332,15 +329,7 @@ class CaptureSession:
         watch: CaptureWatch | None,
     ) -> tuple[DeviceGraph, Any]:
         if is_breakable:
-            recorder = SegmentRecorder(
-                self.device,
-                pool=self.pool,
-                stream=self.stream,
-                subject=subject,
-                watch=watch,
-                after_segment=self._after_segment,
-            )
-            self._listener = recorder
+            self._listener = recorder = SegmentRecorder(self, subject, watch)
             try:
                 segmented, result = recorder.record(call)
             finally:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.guarding.capture_guard import CaptureGuard, GuardedRun
@@ -73,24 +73,19 @@ class GraphCounters:
     released: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ComparedCall:
+class ComparedCall(NamedTuple):
     """A call that would replay a graph, passed on by :meth:`GraphedCallable.compared`.
 
     Attributes:
         graphed: the callable.
-        graph: the graph it would replay.
-        outputs: the outputs it would return, in the graph's memory.
-        key: key of the graph.
+        captured: its graph that it would replay, with the outputs that it would return.
         subject: the callable and the key, for messages.
         args: positional arguments, at the addresses that the graph reads.
         kwargs: keyword arguments, at the addresses that the graph reads.
     """
 
     graphed: GraphedCallable
-    graph: DeviceGraph
-    outputs: Any
-    key: GraphKey
+    captured: _CapturedGraph
     subject: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -379,17 +374,7 @@ class GraphedCallable:
             captured.inputs.compare(args, kwargs)
             hook = self._around_replay
             with contextlib.nullcontext() if hook is None else hook(key):
-                result = compare(
-                    ComparedCall(
-                        graphed=self,
-                        graph=captured.graph,
-                        outputs=captured.outputs,
-                        key=key,
-                        subject=self._subject(key),
-                        args=args,
-                        kwargs=kwargs,
-                    )
-                )
+                result = compare(ComparedCall(self, captured, self._subject(key), args, kwargs))
             self._num_replayed += 1
             return result
 
@@ -562,7 +547,19 @@ class GraphedCallable:
         hook, observer = self._around_replay, self._observer
         replay: Callable[[], None] = captured.replay
         if observer is not None and isinstance(captured.graph, SegmentedGraph):
-            tell = functools.partial(self._tell_segment, captured.key, observer)
+
+            def tell(segment: str, runs_eagerly: bool, began: float, seconds: float) -> None:
+                observer.observe(
+                    SegmentReplayed(
+                        name=self.name,
+                        key=captured.key,
+                        segment=segment,
+                        runs_eagerly=runs_eagerly,
+                        began=began,
+                        seconds=seconds,
+                    )
+                )
+
             replay = functools.partial(captured.graph.replay_observed, tell)
         with contextlib.nullcontext() if hook is None else hook(captured.key):
             started = time.perf_counter()
@@ -575,26 +572,6 @@ class GraphedCallable:
         if observer is not None:
             key = captured.key
             observer.observe(GraphReplayed(name=self.name, key=key, began=started, seconds=seconds))
-
-    def _tell_segment(
-        self,
-        key: GraphKey,
-        observer: RuntimeObserver,
-        segment: str,
-        runs_eagerly: bool,
-        began: float,
-        seconds: float,
-    ) -> None:
-        observer.observe(
-            SegmentReplayed(
-                name=self.name,
-                key=key,
-                segment=segment,
-                runs_eagerly=runs_eagerly,
-                began=began,
-                seconds=seconds,
-            )
-        )
 
     def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
         subject = self._subject(captured.key)

@@ -14,7 +14,7 @@ from npu_graph_runtime.capturing.plain_values import (
     same_value,
     snapshot,
 )
-from npu_graph_runtime.capturing.tensor_leaves import leaves
+from npu_graph_runtime.capturing.tensor_leaves import leaves, named_arguments
 from npu_graph_runtime.capturing.weak_tensor import lazy_bits
 from npu_graph_runtime.errors import InputAddressError
 from npu_graph_runtime.torch_internals import layout_guard
@@ -292,12 +292,8 @@ class _Baked(NamedTuple):
 
 def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, _Baked]:
     """Return the part of each input that a graph fixes, by its path."""
-    baked: dict[str, _Baked] = {}
-    for index, value in enumerate(args):
-        baked.update(_baked_leaves(value, f"args[{index}]"))
-    for name, value in kwargs.items():
-        baked.update(_baked_leaves(value, name))
-    return baked
+    named = named_arguments(args, kwargs).items()
+    return {path: baked for name, value in named for path, baked in _baked_leaves(value, name)}
 
 
 def _baked_leaves(value: object, path: str) -> Iterator[tuple[str, _Baked]]:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+
+def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names in messages, such as ``args[0]``."""
+    return {**{f"args[{index}]": value for index, value in enumerate(args)}, **kwargs}
 
 
 def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:

@@ -18,10 +18,12 @@ from npu_graph_runtime.errors import EagerSegmentError
 from npu_graph_runtime.torch_internals import run_python_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
     from torch import Tensor
+
+    from npu_graph_runtime.capturing.watching.operator_watch import Run
 
 
 class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
@@ -84,32 +86,33 @@ class UnreturnedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         """
         self.check((args, kwargs), str(func))
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Run an operator; track what it allocates, or check that it reads no tracked memory."""
-        del types
-        kwargs = kwargs or {}
+    def before(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Run | None:
+        """Check that an operator of a segment reads no tracked memory."""
         if self._eager is None:
             self.check_operator(func, args, kwargs)
-            return func(*args, **kwargs)
-        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
-        if run is not None:
-            # Written in Python, it may keep what it makes.
-            with self:
-                result = run()
-        else:
-            result = func(*args, **kwargs)
+            return None
+        kernel = run_python_kernel(func, args, kwargs)
+        if kernel is None:
+            return None
+
+        # Written in Python, it may keep what it makes.
+        def run() -> Any:
+            result = kernel()
+            self.after(func, args, kwargs, result)
+            return result
+
+        return run
+
+    def after(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Track what an operator has allocated in a function that runs eagerly."""
+        del func
+        if self._eager is None:
+            return
         given = {memory_of(tensor) for _, tensor in tensor_leaves((args, kwargs), "")}
         for _, tensor in tensor_leaves(result, ""):
             memory = memory_of(tensor)
             if memory and memory not in given:
                 self._made[memory] = (weakref.ref(tensor.untyped_storage()), self._eager)
-        return result
 
     def _refuse(self, reader: str, made_by: str, tensor: Tensor) -> NoReturn:
         raise EagerSegmentError(

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import functools
 import itertools
-import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -98,10 +97,9 @@ class FakeDevice(GuardedReplays):
         self._graphs: weakref.WeakSet[FakeGraph] = weakref.WeakSet()
         self._scheduler = FakeScheduler(deadlock_timeout, is_held=is_held)
         self._has_launch_queue = has_launch_queue
-        self._thread = threading.local()
         self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
-        self.default_stream = self._new_stream(is_direct=not has_launch_queue)
-        self._capture_stream = self._new_stream(is_direct=not has_launch_queue)
+        self.default_stream = self._scheduler.default_stream = self._new_stream()
+        self._capture_stream = self._new_stream()
         self._capture_numbers = itertools.count(1)
         self.stream_identity: Callable[[], object] = self.current_stream
 
@@ -115,20 +113,20 @@ class FakeDevice(GuardedReplays):
 
     def current_stream(self) -> Stream:
         """Return the thread's current stream."""
-        return self._current()
+        return self._scheduler.current
 
     def stream_of(self, identity: object) -> Stream:
         """Return the stream of a result of `stream_identity`."""
-        return own_stream(identity, self._current)
+        return own_stream(identity, self._scheduler)
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; the priority has no effect."""
         del priority
-        return self._new_stream(is_direct=not self._has_launch_queue)
+        return self._new_stream()
 
     def create_direct_stream(self) -> Stream:
         """Return a new stream whose work bypasses the launch queue."""
-        return self._new_stream(is_direct=True)
+        return FakeStream(self._scheduler)
 
     def flush_launches(self) -> None:
         """Move everything in the launch queue to the streams."""
@@ -153,15 +151,15 @@ class FakeDevice(GuardedReplays):
 
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
         """Return a context manager in which ``stream`` is current and its operators are seen."""
-        return self._use(own_stream(stream, self._current))
+        return self._use(own_stream(stream, self._scheduler))
 
     def create_event(self) -> Event:
         """Return a new event."""
-        return FakeEvent(self._scheduler, self._current)
+        return FakeEvent(self._scheduler)
 
     def create_external_event(self) -> ExternalEvent:
         """Return a new external event, unrecorded."""
-        return FakeExternalEvent(self._scheduler, self._current)
+        return FakeExternalEvent(self._scheduler)
 
     def begin_task_group(self, stream: Stream) -> None:
         """Begin a task group of the graph that ``stream`` is capturing.
@@ -169,7 +167,7 @@ class FakeDevice(GuardedReplays):
         Raises:
             RuntimeError: the stream is not capturing, or a task group is open.
         """
-        on = own_stream(stream, self._current)
+        on = own_stream(stream, self._scheduler)
         if on.capture is None:
             raise device_failure(107029, f"beginning a task group on {on.name}, not capturing")
         if on.group is not None:
@@ -182,7 +180,7 @@ class FakeDevice(GuardedReplays):
         Raises:
             RuntimeError: no task group is open.
         """
-        on = own_stream(stream, self._current)
+        on = own_stream(stream, self._scheduler)
         if on.group is None:
             raise device_failure(107033, f"ending a task group on {on.name}, which has none open")
         group, on.group = on.group, None
@@ -195,7 +193,7 @@ class FakeDevice(GuardedReplays):
             RuntimeError: The handle belongs to no live graph, the stream is capturing, or an update
                 is open on it.
         """
-        on = own_stream(stream, self._current)
+        on = own_stream(stream, self._scheduler)
         if not isinstance(handle, FakeTaskGroup) or not handle.graph.is_alive:
             raise device_failure(107017, "updating a task group that is not of a live graph")
         if not on.is_direct:
@@ -213,7 +211,7 @@ class FakeDevice(GuardedReplays):
             RuntimeError: No update is open, or other operators were launched than the group has.
                 The group is then unchanged.
         """
-        on = own_stream(stream, self._current)
+        on = own_stream(stream, self._scheduler)
         if on.update is None:
             raise device_failure(107033, f"ending a task update on {on.name}, which has none open")
         (group, launches), on.update = on.update, None
@@ -228,7 +226,7 @@ class FakeDevice(GuardedReplays):
 
     def is_capturing(self) -> bool:
         """Return whether the current stream is capturing."""
-        return self._current().capture is not None
+        return self._scheduler.current.capture is not None
 
     def weak_reference(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor on the same memory that does not keep it alive."""
@@ -247,7 +245,7 @@ class FakeDevice(GuardedReplays):
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty graph."""
-        graph = FakeGraph(self._scheduler, self._current)
+        graph = FakeGraph(self._scheduler)
         self._graphs.add(graph)
         return graph
 
@@ -264,7 +262,7 @@ class FakeDevice(GuardedReplays):
                 f"capturing on {self.name}: got a {type(graph).__name__} and a "
                 f"{type(pool).__name__}, expected those made by create_graph and create_memory_pool"
             )
-        on = self._capture_stream if stream is None else own_stream(stream, self._current)
+        on = self._capture_stream if stream is None else own_stream(stream, self._scheduler)
         return self._guarding(graph, self._capture(graph, pool, on))
 
     def synchronize(self) -> None:
@@ -300,12 +298,8 @@ class FakeDevice(GuardedReplays):
     def _available(self) -> int:
         return self._memory_bytes - sum(pool.allocated for pool in self._pools)
 
-    def _new_stream(self, *, is_direct: bool) -> FakeStream:
-        return FakeStream(self._scheduler, self._current, is_direct=is_direct)
-
-    def _current(self) -> FakeStream:
-        stream: FakeStream = getattr(self._thread, "stream", self.default_stream)
-        return stream
+    def _new_stream(self) -> FakeStream:
+        return FakeStream(self._scheduler, is_direct=not self._has_launch_queue)
 
     def _recorder(self) -> FakeRecorder:
         """Return the recorder of this thread: a dispatch mode has state.
@@ -313,21 +307,21 @@ class FakeDevice(GuardedReplays):
         All uses share it: if a use ends inside an opaque operator, torch restores its recorder
         after the operator, and torch 2.10 does not keep it alive until then.
         """
-        recorder: FakeRecorder | None = getattr(self._thread, "recorder", None)
+        thread = self._scheduler.thread
+        recorder: FakeRecorder | None = getattr(thread, "recorder", None)
         if recorder is None:
-            recorder = FakeRecorder(self._current, self._scheduler.is_running_here, self._available)
-            self._thread.recorder = recorder
+            recorder = thread.recorder = FakeRecorder(self._scheduler, self._available)
         return recorder
 
     @contextlib.contextmanager
     def _use(self, stream: FakeStream) -> Iterator[None]:
-        previous = self._current()
-        self._thread.stream = stream
+        previous, thread = self._scheduler.current, self._scheduler.thread
+        thread.stream = stream
         try:
             with self._recorder():
                 yield
         finally:
-            self._thread.stream = previous
+            thread.stream = previous
 
     @contextlib.contextmanager
     def _capture(
@@ -344,15 +338,13 @@ class FakeDevice(GuardedReplays):
             try:
                 with self._use(stream):
                     yield
+            except BaseException:
+                # The error of the body says why; that of the end only that it failed.
+                with contextlib.suppress(RuntimeError):
+                    graph.end()
+                raise
             finally:
                 self._scheduler.capturing = None
-        except BaseException:
-            # The error of the body says why; that of the end only that it failed.
-            with contextlib.suppress(RuntimeError):
-                graph.end()
-            graph.reset()
-            raise
-        try:
             graph.end()
         except BaseException:
             graph.reset()

@@ -11,7 +11,7 @@ from npu_graph_runtime.devices.fake_scheduler import device_failure
 from npu_graph_runtime.torch_internals import no_dispatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
     from npu_graph_runtime.devices.fake_stream import FakeStream
@@ -86,11 +86,14 @@ class FakeGraph:
     """A graph of a fake device, for one capture; created by ``FakeDevice.create_graph``.
 
     Keeps the memory of all tensors made during its capture until it is reset.
+
+    Attributes:
+        nbytes: bytes of these tensors.
     """
 
-    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+    def __init__(self, scheduler: FakeScheduler) -> None:
+        self.nbytes = 0
         self._scheduler = scheduler
-        self._current = current
         self._nodes: list[Work] = []
         self._memory: dict[int, torch.Tensor] = {}
         self._pool: FakeMemoryPool | None = None
@@ -117,7 +120,7 @@ class FakeGraph:
         """
         if self._state != "captured":
             raise device_failure(107029, f"replaying a graph that is {self._state}")
-        stream = self._current()
+        stream = self._scheduler.current
         with self._scheduler.lock:
             if stream.capture is not None:
                 raise device_failure(107027, f"replaying a graph on {stream.name}, which captures")
@@ -132,13 +135,9 @@ class FakeGraph:
                 self._pool.allocated -= self.nbytes
             self._nodes = []
             self._memory = {}
+            self.nbytes = 0
             self._pool = None
             self._state = "reset"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors made during the capture."""
-        return sum(tensor.untyped_storage().nbytes() for tensor in self._memory.values())
 
     def begin(self, stream: FakeStream, pool: FakeMemoryPool) -> None:
         """Begin to capture the stream.
@@ -194,7 +193,9 @@ class FakeGraph:
         address = tensor.untyped_storage().data_ptr()
         if address not in self._memory and self._pool is not None:
             self._memory[address] = tensor
-            self._pool.allocated += tensor.untyped_storage().nbytes()
+            num_bytes = tensor.untyped_storage().nbytes()
+            self.nbytes += num_bytes
+            self._pool.allocated += num_bytes
 
     def mark(self, stream: FakeStream) -> int:
         """Return the position in the graph up to which a stream has launched work."""

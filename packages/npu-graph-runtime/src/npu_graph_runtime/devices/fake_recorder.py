@@ -23,6 +23,7 @@ from npu_graph_runtime.torch_internals import TorchDispatchMode, no_dispatch, ru
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler
     from npu_graph_runtime.devices.fake_stream import FakeStream
 
 
@@ -33,15 +34,9 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     task group, or that waits for something, it is recorded instead.
     """
 
-    def __init__(
-        self,
-        current: Callable[[], FakeStream],
-        is_running: Callable[[], bool],
-        available: Callable[[], int],
-    ) -> None:
+    def __init__(self, scheduler: FakeScheduler, available: Callable[[], int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._current = current
-        self._is_running = is_running
+        self._scheduler = scheduler
         self._available = available
         self._is_recording = False
 
@@ -59,9 +54,9 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         del types
         kwargs = kwargs or {}
-        stream = self._current()
+        stream = self._scheduler.current
         is_free = stream.capture is None and stream.update is None and not stream.is_blocked
-        if is_free or self._is_recording or self._is_running():
+        if is_free or self._is_recording or self._scheduler.is_running_here():
             return func(*args, **kwargs)
         kernel = run_python_kernel(func, args, kwargs, device="cpu")
         if kernel is not None:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from npu_graph_runtime.devices.fake_stream import FakeStream
+
 
 class Work(NamedTuple):
-    """One entry of a queue.
+    """One entry of a stream.
 
     Attributes:
         what: a description for messages.
@@ -27,30 +29,18 @@ class Work(NamedTuple):
     try_run: Callable[[], bool]
 
 
-class WorkQueue:
-    """The pending work of one stream, run in order.
-
-    Attributes:
-        name: name of the stream, for messages.
-        pending: work not run yet, oldest first.
-    """
-
-    __slots__ = ("name", "pending")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.pending: collections.deque[Work] = collections.deque()
-
-
 class FakeScheduler:
-    """Runs the work of all queues on the thread that adds to one of them.
+    """Runs the work of all streams on the thread that adds to one of them.
 
-    Work runs as soon as nothing before it in its queue waits, so the order is deterministic. A
+    Work runs as soon as nothing before it in its stream waits, so the order is deterministic. A
     failed kernel is reported by the next synchronisation, as on a device. The arguments are those
     of `FakeDevice`.
 
     Attributes:
-        lock: lock for changes of queues or events.
+        lock: lock for changes of streams or events.
+        default_stream: the stream that is current where a thread uses no other.
+        thread: of each thread the stream that it uses, as its ``stream``.
+        numbers: those of streams.
         is_held: whether work runs only in :meth:`advance` and in synchronisations.
         capturing: what is being captured, for messages; ``None`` for nothing.
         num_synchronizations: how often the host has waited.
@@ -61,24 +51,27 @@ class FakeScheduler:
         self.is_held = is_held
         self.capturing: str | None = None
         self.num_synchronizations = 0
+        self.default_stream: FakeStream
+        self.thread = threading.local()
+        self.numbers = itertools.count()
         self._changed = threading.Condition(self.lock)
         self._deadlock_timeout = deadlock_timeout
-        self._numbers = itertools.count()
-        self._busy: dict[WorkQueue, None] = {}
+        self._busy: dict[FakeStream, None] = {}
         self._launches: collections.deque[Callable[[], None]] = collections.deque()
         self._failure: RuntimeError | None = None
         self._running_thread: int | None = None
 
-    def create_queue(self) -> WorkQueue:
-        """Return a new, empty queue."""
-        with self.lock:
-            return WorkQueue(f"stream {next(self._numbers)}")
+    @property
+    def current(self) -> FakeStream:
+        """The calling thread's current stream."""
+        stream: FakeStream = getattr(self.thread, "stream", self.default_stream)
+        return stream
 
-    def add(self, queue: WorkQueue, work: Work) -> None:
+    def add(self, stream: FakeStream, work: Work) -> None:
         """Append work and, unless ``is_held``, run whatever can run."""
         with self.lock:
-            queue.pending.append(work)
-            self._busy[queue] = None
+            stream.pending.append(work)
+            self._busy[stream] = None
             if not self.is_held:
                 self._run()
             self._changed.notify_all()
@@ -95,7 +88,7 @@ class FakeScheduler:
                 self._launches.popleft()()
 
     def advance(self, random: Random, num_items: int | None) -> int:
-        """Run pending work, each item from a random queue; see `FakeDevice.advance`.
+        """Run pending work, each item from a random stream; see `FakeDevice.advance`.
 
         Returns:
             Number of items that ran: fewer than requested if nothing more can run.
@@ -154,41 +147,41 @@ class FakeScheduler:
         return self._running_thread == threading.get_ident()
 
     def is_idle(self) -> bool:
-        """Return whether every queue is empty."""
+        """Return whether every stream is empty."""
         return not self._busy and not self._launches
 
     def _run(self) -> None:
         self._running_thread = threading.get_ident()
         try:
-            while any([self._run_queue(queue) for queue in tuple(self._busy)]):  # noqa: C419 - all
+            while any([self._run_stream(each) for each in tuple(self._busy)]):  # noqa: C419 - all
                 pass
         finally:
             self._running_thread = None
 
     def _run_one(self, random: Random) -> bool:
-        """Run one item of a random queue, and return whether any could run."""
-        queues = list(self._busy)
-        random.shuffle(queues)
+        """Run one item of a random stream, and return whether any could run."""
+        streams = list(self._busy)
+        random.shuffle(streams)
         self._running_thread = threading.get_ident()
         try:
-            for queue in queues:
-                if self._try_run(queue.pending[0]):
-                    queue.pending.popleft()
-                    if not queue.pending:
-                        del self._busy[queue]
+            for stream in streams:
+                if self._try_run(stream.pending[0]):
+                    stream.pending.popleft()
+                    if not stream.pending:
+                        del self._busy[stream]
                     return True
         finally:
             self._running_thread = None
         return False
 
-    def _run_queue(self, queue: WorkQueue) -> bool:
-        """Run everything that can run in one queue, and return whether anything did."""
+    def _run_stream(self, stream: FakeStream) -> bool:
+        """Run everything that can run in one stream, and return whether anything did."""
         progress = False
-        while queue.pending and self._try_run(queue.pending[0]):
-            queue.pending.popleft()
+        while stream.pending and self._try_run(stream.pending[0]):
+            stream.pending.popleft()
             progress = True
-        if not queue.pending:
-            self._busy.pop(queue, None)
+        if not stream.pending:
+            self._busy.pop(stream, None)
         return progress
 
     def _try_run(self, work: Work) -> bool:
@@ -202,12 +195,12 @@ class FakeScheduler:
 
     def _deadlock(self, subject: str) -> DeadlockError:
         waits = [
-            f"{queue.name} waits for {queue.pending[0].what} with {len(queue.pending) - 1} "
+            f"{stream.name} waits for {stream.pending[0].what} with {len(stream.pending) - 1} "
             "more behind it"
-            for queue in self._busy
+            for stream in self._busy
         ]
-        for queue in self._busy:
-            queue.pending.clear()
+        for stream in self._busy:
+            stream.pending.clear()
         self._busy.clear()
         return DeadlockError(
             f"synchronising {subject}: nothing can signal what the streams wait for: "

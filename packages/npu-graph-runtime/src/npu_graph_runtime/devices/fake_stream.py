@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING
 
 from npu_graph_runtime.devices.fake_scheduler import Work, device_failure
@@ -18,39 +19,30 @@ class FakeStream:
     """An in-order queue of a fake device; created by ``FakeDevice.create_stream``.
 
     Attributes:
+        name: name for messages.
+        pending: work not run yet, oldest first.
         is_direct: whether work bypasses the device's launch queue.
         capture: the graph that this stream is being captured into, or ``None``.
         group: the open task group, or ``None``.
         update: the open task update with the launches so far, or ``None``.
     """
 
-    def __init__(
-        self,
-        scheduler: FakeScheduler,
-        current: Callable[[], FakeStream],
-        *,
-        is_direct: bool = True,
-    ) -> None:
+    def __init__(self, scheduler: FakeScheduler, *, is_direct: bool = True) -> None:
+        self.name = f"stream {next(scheduler.numbers)}"
+        self.pending: collections.deque[Work] = collections.deque()
         self.is_direct = is_direct
         self.capture: FakeGraph | None = None
         self.group: FakeTaskGroup | None = None
         self.update: tuple[FakeTaskGroup, list[Launch]] | None = None
         self._scheduler = scheduler
-        self._current = current
-        self._queue = scheduler.create_queue()
 
     def __repr__(self) -> str:
-        return f"<FakeStream {self._queue.name}>"
-
-    @property
-    def name(self) -> str:
-        """Name for messages."""
-        return self._queue.name
+        return f"<FakeStream {self.name}>"
 
     @property
     def is_blocked(self) -> bool:
         """Whether work of this stream waits for something, or for permission to run."""
-        return bool(self._queue.pending) or self._scheduler.is_held
+        return bool(self.pending) or self._scheduler.is_held
 
     def wait_event(self, event: Event, /) -> None:
         """Make later work of this stream wait for the event."""
@@ -63,7 +55,7 @@ class FakeStream:
     def record_event(self, event: Event | None = None, /) -> Event:
         """Record the event, or a new one, and return it."""
         if event is None:
-            event = FakeEvent(self._scheduler, self._current)
+            event = FakeEvent(self._scheduler)
         event.record(self)
         return event
 
@@ -74,7 +66,7 @@ class FakeStream:
             RuntimeError: Something is being captured, or a kernel failed.
             DeadlockError: Nothing can release the stream.
         """
-        self._scheduler.synchronize(self.name, lambda: not self._queue.pending)
+        self._scheduler.synchronize(self.name, lambda: not self.pending)
 
     def query(self) -> bool:
         """Return whether the stream is empty.
@@ -84,7 +76,7 @@ class FakeStream:
         """
         self._scheduler.refuse_while_capturing(f"querying {self.name}")
         self._scheduler.flush()
-        return not self._queue.pending
+        return not self.pending
 
     def issue(self, work: Work) -> None:
         """Append work to the graph that the stream is captured into, or else to its queue."""
@@ -95,7 +87,7 @@ class FakeStream:
 
     def add(self, work: Work) -> None:
         """Append work to the stream's own queue, at once."""
-        self._scheduler.add(self._queue, work)
+        self._scheduler.add(self, work)
 
     def launch(self, launch: Callable[[], None]) -> None:
         """Run a function that adds work to the stream: now, or when the launch queue reaches it."""
@@ -108,9 +100,8 @@ class FakeStream:
 class FakeEvent:
     """An event of a fake device; created by ``FakeDevice.create_event``."""
 
-    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+    def __init__(self, scheduler: FakeScheduler) -> None:
         self._scheduler = scheduler
-        self._current = current
         # What the launch queue has not come to is asked for, and not issued yet.
         self._num_asked = 0
         self._num_issued = 0
@@ -119,7 +110,7 @@ class FakeEvent:
 
     def record(self, stream: Stream | None = None, /) -> None:
         """Record on ``stream``, or on the current stream."""
-        on = own_stream(stream, self._current)
+        on = own_stream(stream, self._scheduler)
         with self._scheduler.lock:
             if on.capture is not None:
                 self._captured = (on.capture, on, on.capture.mark(on))
@@ -135,7 +126,7 @@ class FakeEvent:
             RuntimeError: A capturing stream would wait for work outside its capture, or the event
                 belongs to another capture.
         """
-        on = own_stream(stream, self._current)
+        on = own_stream(stream, self._scheduler)
         with self._scheduler.lock:
             if self._captured is not None:
                 graph, recorded_on, mark = self._captured
@@ -188,9 +179,8 @@ class FakeExternalEvent:
     to 0 in one step, a record sets it to 1, and reset does nothing.
     """
 
-    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+    def __init__(self, scheduler: FakeScheduler) -> None:
         self._scheduler = scheduler
-        self._current = current
         self._is_set = False
         self._is_waited = False
 
@@ -208,18 +198,18 @@ class FakeExternalEvent:
                 )
             self._is_waited = True
             what = f"an external event that was never recorded ({id(self):#x})"
-            own_stream(stream, self._current).issue(Work(what, self._take))
+            own_stream(stream, self._scheduler).issue(Work(what, self._take))
 
     def reset(self, stream: Stream | None = None, /) -> None:
         """Do nothing: the wait has reset the event."""
-        own_stream(stream, self._current)
+        own_stream(stream, self._scheduler)
 
     def record(self, stream: Stream | None = None, /) -> None:
         """Record the event, in stream order."""
         with self._scheduler.lock:
             self._is_waited = False
             what = "the record of an external event"
-            own_stream(stream, self._current).issue(Work(what, self._set))
+            own_stream(stream, self._scheduler).issue(Work(what, self._set))
 
     def _set(self) -> bool:
         self._is_set = True
@@ -231,14 +221,14 @@ class FakeExternalEvent:
         return was_set
 
 
-def own_stream(stream: object, current: Callable[[], FakeStream]) -> FakeStream:
+def own_stream(stream: object, scheduler: FakeScheduler) -> FakeStream:
     """Return the given stream, or the current one.
 
     Raises:
         TypeError: The stream belongs to another device.
     """
     if stream is None:
-        return current()
+        return scheduler.current
     if not isinstance(stream, FakeStream):
         raise TypeError(
             f"using a stream on FakeDevice: got {type(stream).__name__}, expected a stream made by "

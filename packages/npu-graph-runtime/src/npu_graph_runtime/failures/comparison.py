@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
+from npu_graph_runtime.capturing.breakable_capture import CapturedSegment, SegmentedGraph
 from npu_graph_runtime.capturing.capture_session import CaptureSession
-from npu_graph_runtime.capturing.captured_segment import CapturedSegment
 from npu_graph_runtime.capturing.eager_segment import EagerSegment
-from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
+from npu_graph_runtime.capturing.tensor_leaves import leaves, named_arguments, tensor_leaves
 from npu_graph_runtime.errors import DeadlockError, DeviceTimeoutError, GraphRuntimeError
 from npu_graph_runtime.failures.bounded_wait import wait_for_device
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
@@ -170,26 +169,27 @@ class Comparison:
     def compare(self, call: ComparedCall) -> Any:
         """Run one call eagerly and by its graph, and return the outputs of the graph."""
         self._num_calls += 1
-        self._padded = call.key.num_tokens
+        self._padded = call.captured.key.num_tokens
         arguments = {
             path: tensor
-            for path, tensor in _argument_tensors(call.args, call.kwargs)
+            for name, value in named_arguments(call.args, call.kwargs).items()
+            for path, tensor in tensor_leaves(value, name)
             if not isinstance(tensor, nn.Parameter)
         }
         self._state = {**self._given, **arguments}
-        if isinstance(call.graph, SegmentedGraph):
-            return self._compare_segments(call, call.graph)
+        if isinstance(call.captured.graph, SegmentedGraph):
+            return self._compare_segments(call, call.captured.graph)
         place = call.subject
         before = _Kept(self._state)
         result = self._eagerly(call.graphed.unwrap(), call.args, call.kwargs)
         self._wait(place, Side.EAGER)
         written = self._written()
         before.restore()
-        self._replay(call.graph.replay, place)
+        self._replay(call.captured.graph.replay, place)
 
         def finish() -> None:
             self._wait(place, Side.CAPTURED)
-            self._compare(place, "", call.outputs, result, "result")
+            self._compare(place, "", call.captured.outputs, result, "result")
             self._compare_written(place, written)
 
         if call.graphed.run_mode is RunMode.FULL:
@@ -197,7 +197,7 @@ class Comparison:
             self._unfinished = finish
         else:
             finish()
-        return call.outputs
+        return call.captured.outputs
 
     def finish(self) -> None:
         """Compare what remains after the call has returned.
@@ -271,10 +271,10 @@ class Comparison:
             if segment is None or missing is not None:
                 raise walk.broke_elsewhere(segment, missing, "nothing")
             place = f"{segment} of {walk.subject}"
-            self._settle(place, segment, {"result": (call.outputs, result)})
+            self._settle(place, segment, {"result": (call.captured.outputs, result)})
         finally:
             self._walk = None
-        return call.outputs
+        return call.captured.outputs
 
     def _settle(
         self, place: str, segment: CapturedSegment, seen: Mapping[str, tuple[Any, Any]]
@@ -447,11 +447,3 @@ class _Kept:
         """Write the copies back."""
         for name, tensor in self.tensors.items():
             tensor.detach().copy_(self.values[name])
-
-
-def _argument_tensors(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Iterator[tuple[str, Tensor]]:
-    yield from tensor_leaves(args, "args")
-    for name, value in kwargs.items():
-        yield from tensor_leaves(value, name)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.fresh_memory import bytes_of, extent_of, refers_to
-from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_leaves
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
@@ -28,7 +27,9 @@ from npu_graph_runtime.torch_internals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from npu_graph_runtime.capturing.watching.operator_watch import Run
 
 # They overwrite all of a tensor, and read nothing of it.
 _WHOLE = frozenset({"copy_", "fill_", "zero_"})
@@ -67,32 +68,21 @@ class PreservedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._covered.clear()
         return found
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Run an operator, after copying what it is about to change."""
-        del types
-        kwargs = kwargs or {}
-        if not self.is_looking:
-            return func(*args, **kwargs)
-        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
-        if run is not None:
-            with self:
-                return run()
-        given = [tensor for _, tensor in tensor_leaves((args, dict(kwargs)), "")]
-        if isinstance(func, OpOverload):
+    def before(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Run | None:
+        """Copy what an operator is about to change."""
+        run = run_python_kernel(func, args, kwargs)
+        if run is None and isinstance(func, OpOverload):
             self._see(func, args, kwargs)
-        result = func(*args, **kwargs)
-        known = {id(part.untyped_storage()) for part in plain_leaves(given)}
+        return run
+
+    def after(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note the memory that an operator has allocated."""
+        del func
+        known = {id(part.untyped_storage()) for part in plain_leaves((args, dict(kwargs)))}
         for part in plain_leaves(result):
             storage = part.untyped_storage()
             if id(storage) not in known:
                 self._made[id(storage)] = weakref.ref(storage)
-        return result
 
     def _see(
         self, func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -15,7 +15,7 @@ from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.devices.fake_operator import UNWRITTEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _BYTE = 0xA5
 
@@ -36,19 +36,10 @@ def unwritten_value(dtype: torch.dtype) -> float | int | None:
 class MarkedAllocations(OperatorWatch):  # type: ignore[no-untyped-call]
     """Fills memory allocated inside it with `unwritten_value`."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Run an operator, and fill what it allocated."""
-        del types
-        call: Callable[..., Any] = func
-        result = call(*args, **(kwargs or {}))
+    def after(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Fill what an operator has allocated."""
+        del args, kwargs
         if func.name().partition(".")[0] in UNWRITTEN and type(result) is Tensor:
             value = unwritten_value(result.dtype)
             if value is not None and not result.is_complex():
                 result.fill_(value)
-        return result

@@ -17,7 +17,7 @@ from npu_graph_runtime.observer import (
     RuntimeEvent,
     SegmentReplayed,
 )
-from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
+from npu_graph_runtime.planning.run_mode_chooser import RunModeChoice
 
 if TYPE_CHECKING:
     from npu_graph_runtime.device import GraphDevice, MemoryFigures, Stream

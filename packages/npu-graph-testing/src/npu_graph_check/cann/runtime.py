@@ -25,6 +25,7 @@ HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 """Kinds of a copy."""
 
 _FORMAT_ND = 2
+_HBM = 1  # ACL_HBM_MEM
 _FINALIZED_ELSEWHERE = 100002  # ACL_ERROR_REPEAT_INITIALIZE: torch_npu was first, which is as good
 
 
@@ -183,6 +184,16 @@ class Cann:
         status = ctypes.c_int(-1)
         self.ok("aclmdlRICaptureGetInfo", stream, ctypes.byref(status), None)
         return status.value
+
+    def memory(self) -> tuple[int, int]:
+        """Return how many bytes the device has left, for all processes, and how many it has."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.ok("aclrtGetMemInfo", _HBM, ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def free_memory(self) -> int:
+        """Return how many bytes the device has left, for all processes."""
+        return self.memory()[0]
 
     def free_streams(self) -> int:
         """Return how many streams the device can still give."""

@@ -1,9 +1,12 @@
-"""The memory of a device that further tensors can take."""
+"""The memory that KV caches have, and that further tensors of a device can take."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import torch
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice
@@ -28,3 +31,25 @@ def read_free_bytes(device: NpuDevice) -> int:
         if tuple(segment.get("segment_pool_id", ())) == _OUTSIDE_GRAPHS
     )
     return device.memory_figures().free + unused
+
+
+def count_cache_bytes(caches: object) -> int:
+    """Return the bytes of all storages in a structure of tensors, each storage once.
+
+    The engine's configuration does not say it: caches may share a buffer, or have one each.
+
+    Args:
+        caches: Tensors on any device, in lists, tuples and mappings.
+    """
+    storages: dict[int, int] = {}
+    pending = [caches]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, torch.Tensor):
+            storage = each.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(each, Mapping):
+            pending.extend(each.values())
+        elif isinstance(each, (list, tuple)):
+            pending.extend(each)
+    return sum(storages.values())

@@ -11,7 +11,7 @@ from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.compilation.updatable_graph import ContextSource, SharedSource
 
 from vllm_npu_graph.released_entries import ReleasedEntries
-from vllm_npu_graph.v0_30.lane_graph import LaneGraph
+from vllm_npu_graph.v0_30.adopted_graphs import LaneGraph
 
 if TYPE_CHECKING:
     from vllm_npu_graph.v0_30.adopted_graphs import AdoptedGraphs

@@ -11,7 +11,7 @@ from vllm.v1.worker.workspace import unlock_workspace
 from vllm_ascend.compilation import acl_graph
 from vllm_ascend.device_allocator.sleep_mem_optimized import AclGraphSleepWakeupManager
 
-from vllm_npu_graph.planning.cache_bytes import count_cache_bytes
+from vllm_npu_graph.planning.free_memory import count_cache_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.issuing.device_calls import DeviceCalls, find_address, find_call, pointer
-from attn_update.issuing.kernels.kernel_library import KernelLibrary
-from attn_update.issuing.kernels.kernel_values import KernelValues, KernelVariable
+from attn_update.issuing.kernels.kernel_library import KernelLibrary, KernelVariable, absent_value
 from attn_update.issuing.updater import BoundLaunches, LaunchFailure
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ class KernelLaunches(BoundLaunches):
         self._calls = DeviceCalls(calls)
         self._kernels = kernels
         self._library = KernelLibrary(kernels)
-        self._values = KernelValues(self._library)
         # All calls share these, since they are made one after the other.
         self._stream = ctypes.c_void_p()
         self._needed_bytes = ctypes.c_uint64()
@@ -91,9 +89,9 @@ class KernelLaunches(BoundLaunches):
             ValueError: A value is invalid for its parameter, or a function is missing.
         """
         arguments = [
-            self._values.constant(parameter, values[parameter.argument])
+            self._library.constant(parameter, values[parameter.argument])
             if parameter.argument
-            else self._values.absent(parameter)
+            else absent_value(parameter)
             for parameter in signature.parameters
         ]
         written = (ctypes.byref(self._needed_bytes), ctypes.byref(self._executor))
@@ -190,7 +188,7 @@ class KernelLaunches(BoundLaunches):
                 continue
             position = signature.position_of(name)
             if variable is None:
-                variable = KernelVariable(signature.parameters[position], self._values)
+                variable = KernelVariable(signature.parameters[position], self._library)
                 variable.set(value)
             prepared = list(launch.prepared)
             prepared[position] = variable.argument

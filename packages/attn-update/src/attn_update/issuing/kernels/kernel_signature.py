@@ -51,6 +51,11 @@ class KernelParameter:
     type: ParameterType
     argument: str
 
+    def misfit(self, value: object) -> ValueError:
+        """Return the error for a value that is none of its type."""
+        takes = self.type.name.lower().replace("_", " ")
+        return ValueError(f"argument {self.argument!r} takes {takes}, found {type(value)}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSignature:
@@ -137,26 +142,23 @@ def kernel_functions() -> tuple[str, ...]:
 
 def render_signatures() -> str:
     """Return the tables as a C++ header, all of them in the constant ``kKernelSignatures``."""
-    constants = [_render(signature) for signature in KERNEL_SIGNATURES.values()]
+    constants = "\n".join(map(_render, KERNEL_SIGNATURES.values()))
     names = ", ".join(f"k{signature.kernel}" for signature in KERNEL_SIGNATURES.values())
-    return "\n".join(
-        [
-            "// Written by attn_update.issuing.kernels.kernel_signature, which names the sources.",
-            "#pragma once",
-            "",
-            "#include <tuple>",
-            "",
-            '#include "kernel_call.h"',
-            "",
-            "namespace attn_update {",
-            "",
-            *constants,
-            f"inline constexpr auto kKernelSignatures = std::make_tuple({names});",
-            "",
-            "}  // namespace attn_update",
-            "",
-        ]
-    )
+    return f"""\
+// Written by attn_update.issuing.kernels.kernel_signature, which names the sources.
+#pragma once
+
+#include <tuple>
+
+#include "kernel_call.h"
+
+namespace attn_update {{
+
+{constants}
+inline constexpr auto kKernelSignatures = std::make_tuple({names});
+
+}}  // namespace attn_update
+"""
 
 
 def _render(signature: KernelSignature) -> str:

@@ -16,7 +16,7 @@ import torch
 from attn_update.issuing.kernels.kernel_launches import KernelLaunches
 from attn_update.issuing.kernels.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES, kernel_functions
-from attn_update.issuing.updater import Unbindable, Updater
+from attn_update.issuing.updater import Updater
 from attn_update.operator_lookup import argument_names, find_operator
 from attn_update.torch_internals import schema_of
 
@@ -36,13 +36,13 @@ class KernelUpdater(Updater):
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
-    ) -> KernelLaunches | Unbindable:
+    ) -> KernelLaunches | str:
         """See `Updater`."""
         kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
         for update in plan.updates:
             missing = _find_missing(update, kernels)
             if missing is not None:
-                return Unbindable(reason=f"layer {update.layer_name!r}: {missing}")
+                return f"layer {update.layer_name!r}: {missing}"
         launches = KernelLaunches(calls, kernels)
         for update in plan.updates:
             launches.add(

@@ -75,14 +75,9 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
     command = _command(program, Path(torch.__file__).parent)
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     sources["kernel_signatures.h"] = render_signatures()
-    key = _key(
-        *sources,
-        *sources.values(),
-        str(torch.__version__),
-        platform.machine(),
-        suffix,
-        *_command(program, Path("torch")),
-    )
+    versions = (str(torch.__version__), platform.machine(), suffix)
+    parts = (*sources, *sources.values(), *versions, *_command(program, Path("torch")))
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     try:
         _remove_abandoned(folder)
         built = _find_whole(folder / key, suffix)
@@ -147,10 +142,6 @@ def _command(program: str, torch_folder: Path) -> list[str]:
         *(f"-I{include}" for include in includes),
         f"-L{torch_folder / 'lib'}",
     ]
-
-
-def _key(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def _compile(command: list[str], sources: dict[str, str], target: Path) -> None:

@@ -9,7 +9,6 @@ updates and their order are the same: see `attn_update.lane.update_lane`.
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import NativeUnavailableError
@@ -20,13 +19,12 @@ from attn_update.issuing.updater import BoundLaunches, LaunchFailure, Updater
 from attn_update.kinds.attention_geometry import TensorForm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from attn_update.issuing.native.attn_update_native import Launches, ReplayEvents
+    from attn_update.issuing.native.attn_update_native import Launches, ReplayEvent, ReplayEvents
     from attn_update.issuing.updater import Changes
-    from attn_update.planning.step_parameters import StepParameters
-    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.planning.update_plan import StepParameters, UpdatePlan
     from attn_update.task_device import AddressedDevice
 
 
@@ -50,14 +48,11 @@ class NativeLaunches(BoundLaunches):
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
         """See `BoundLaunches`; without the GIL."""
         failure = self._launches.run(stream_address, changes)
-        if failure is None:
-            return None
-        position, is_open, message = failure
-        return LaunchFailure(position=position, open=is_open, message=message)
+        return None if failure is None else LaunchFailure(*failure)
 
 
 class NativeUpdater(Updater):
-    """Binds plans to native code. Created by `find_native_updater` or `NativeUpdater.load`."""
+    """Binds plans to native code. Created by `NativeUpdater.load`."""
 
     def __init__(self, module: Any) -> None:
         # What `attn_update_native.pyi` describes; it has no place of its own among the modules.
@@ -87,10 +82,10 @@ class NativeUpdater(Updater):
             ) from error
         return cls(module)
 
-    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        """Return a factory of events after replays."""
+    def event_recorder(self, calls: Mapping[str, int]) -> Callable[[int], ReplayEvent]:
+        """See `Updater`; in C++."""
         events: ReplayEvents = self._module.ReplayEvents(dict(calls))
-        return events
+        return events.record
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
@@ -118,24 +113,3 @@ class NativeUpdater(Updater):
                     limits = (rule.count, rule.cumulative, rule.total, rule.maximum)
                     launches.add_lengths(group, argument, slot, *limits)
         return NativeLaunches(launches)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NativeSupport:
-    """Whether this machine has a native updater.
-
-    Attributes:
-        updater: The updater, or None; `UpdateLane` accepts either.
-        reason: Why there is none; None if there is one.
-    """
-
-    updater: NativeUpdater | None
-    reason: str | None
-
-
-def find_native_updater(folder: Path | None = None, compiler: str | None = None) -> NativeSupport:
-    """Return the native updater, or the reason why there is none."""
-    try:
-        return NativeSupport(updater=NativeUpdater.load(folder, compiler), reason=None)
-    except NativeUnavailableError as error:
-        return NativeSupport(updater=None, reason=str(error))

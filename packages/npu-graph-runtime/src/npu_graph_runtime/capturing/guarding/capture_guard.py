@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
@@ -14,8 +14,8 @@ from npu_graph_runtime.capturing.guarding.capture_finding import (
     FindingKind,
 )
 from npu_graph_runtime.capturing.guarding.host_calls import watched_host_calls
-from npu_graph_runtime.capturing.guarding.host_tensors import TensorsBesideADevice
 from npu_graph_runtime.capturing.guarding.operator_findings import OperatorFindings
+from npu_graph_runtime.capturing.watching.capture_watch import listed
 from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
 from npu_graph_runtime.errors import UncapturableError
 from npu_graph_runtime.torch_internals import abandon_dispatch_mode
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import CodeType
 
-    from npu_graph_runtime.capturing.guarding.host_tensors import HostTensors
+    import torch
+    from torch import Tensor
+
+    from npu_graph_runtime.capturing.guarding.pretended_device import PretendedDevice
     from npu_graph_runtime.capturing.marked_call import MarkedCall
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
-
-# How many findings a message lists.
-_LISTED = 5
 
 
 class CaptureGuard(enum.Enum):
@@ -44,6 +44,31 @@ class CaptureGuard(enum.Enum):
 
     RAISE = "raise"
     """Raise :class:`~npu_graph_runtime.errors.UncapturableError`; nothing is captured."""
+
+
+class TensorsBesideADevice:
+    """Treats CPU tensors as host tensors, unless the CPU is the device; then there are none.
+
+    The memory of the fake device is CPU memory.
+
+    Attributes:
+        is_elsewhere: whether it is another device than the CPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.is_elsewhere = device.type != "cpu"
+
+    def is_on_host(self, tensor: Tensor) -> bool:
+        """Return whether a tensor is on the host."""
+        return self.is_elsewhere and tensor.device.type == "cpu"
+
+    def is_pinned(self, tensor: Tensor) -> bool:
+        """Return whether a host tensor is in pinned memory."""
+        return tensor.is_pinned()
+
+
+HostTensors: TypeAlias = "TensorsBesideADevice | PretendedDevice"
+"""Distinguishes host tensors from device tensors."""
 
 
 class GuardedRun:
@@ -110,12 +135,10 @@ class GuardedRun:
         findings = self.findings
         if not findings or self._guard is CaptureGuard.OFF:
             return
-        listed = "; ".join(map(str, findings[:_LISTED]))
-        more = f"; and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
         problem = (
             f"capturing {self._subject}: the eager run before the capture did what a capture "
-            f"cannot record, in {len(findings)} places, expected none: {listed}{more}; for the "
-            f"first: {findings[0].remedy}"
+            f"cannot record, in {len(findings)} places, expected none: "
+            f"{listed([*map(str, findings)])}; for the first: {findings[0].remedy}"
         )
         if self._guard is CaptureGuard.RAISE:
             raise UncapturableError(problem, findings)

@@ -18,7 +18,7 @@ from npu_graph_runtime.torch_internals import OpOverload, schema_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npu_graph_runtime.capturing.guarding.host_tensors import HostTensors
+    from npu_graph_runtime.capturing.guarding.capture_guard import HostTensors
 
 # They hand a value of the device to the host; most others have a tag that says so.
 _SCALAR_READS = frozenset({"aten::_local_scalar_dense", "aten::equal", "aten::allclose"})

@@ -15,7 +15,7 @@ from npu_graph_runtime.capturing.capture_session import CaptureSession
 from npu_graph_runtime.capturing.guarding.capture_finding import CaptureFinding, FindingKind
 from npu_graph_runtime.capturing.guarding.capture_guard import CaptureGuard, GuardedRun
 from npu_graph_runtime.capturing.guarding.pretended_device import PretendedDevice
-from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.tensor_leaves import named_arguments, tensor_leaves
 from npu_graph_runtime.capturing.watching.capture_watch import CallableWatch, KeptMemory
 from npu_graph_runtime.capturing.watching.changed_state import ChangedState
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace, is_of_torch
@@ -159,8 +159,7 @@ class _LookedAtCall:
         if pretended is not None:
             pretended.operators = self._run.operators
             self._mode = pretended
-        named = {f"args[{index}]": value for index, value in enumerate(args)}
-        self._state = ChangedState({"": function, **named, **kwargs})
+        self._state = ChangedState({"": function, **named_arguments(args, kwargs)})
 
     def run(self) -> str | None:
         """Run the call, and return where and why it stopped."""
@@ -177,7 +176,7 @@ class _LookedAtCall:
                 return _stopped(error)
         self._state.note()
         kept = [found.detail for found in self._run.findings if found.kind is _KEPT]
-        for path, text in self._state.changed_places.items():
+        for path, text in self._state.changes.items():
             # Where it is a tensor, or a list that has got one, that is found by its memory.
             if not any(f"kept as {path}" in detail for detail in kept):
                 self._add(FindingKind.CHANGED_STATE, path, _written_at(path, self._codes), text)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
-from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
+from npu_graph_runtime.capturing.tensor_leaves import leaves, named_arguments, tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory, plain_tensors
 from npu_graph_runtime.capturing.watching.changed_state import ChangedState
 from npu_graph_runtime.capturing.watching.reachable_values import Place, reachable_values
@@ -135,8 +135,7 @@ class CaptureWatch:
         self.memory = memory
         self._watch = watch
         self._subject = subject
-        self._arguments = {f"args[{index}]": value for index, value in enumerate(args)}
-        self._arguments.update(kwargs)
+        self._arguments = named_arguments(args, kwargs)
         self._weights: Mapping[str, TensorPlace] = {}
         self._state: ChangedState | None = None
         self._kept_by_graph: set[int] = set()
@@ -196,7 +195,7 @@ class CaptureWatch:
         baked.check(doing="capturing")
         self._check_kept(outputs)
         if state is not None:
-            self._warn_of(state.changes)
+            self._warn_of(list(state.changes.values()))
         return baked
 
     def _check_kept(self, outputs: object) -> None:
@@ -205,13 +204,13 @@ class CaptureWatch:
         kept = self.kept(outputs)
         if not kept:
             return
-        listed = "; ".join(
+        texts = "; ".join(
             f"{made.described}, made by {made.made_by}" + (f", kept as {path}" if path else "")
             for made, path in kept[:_LISTED]
         )
         problem = (
             f"capturing {self._subject}: {_several(len(kept), 'tensor')} made inside the capture "
-            f"and kept outside of it, expected none but outputs: {listed}; such memory belongs to "
+            f"and kept outside of it, expected none but outputs: {texts}; such memory belongs to "
             "the graph: each replay writes it anew, graphs of the same pool may overwrite it, and "
             "replays do not change what Python keeps; make them before the capture (warmup_runs=1 "
             "runs the function once before), write into a buffer that exists (copy_), return them, "
@@ -248,11 +247,9 @@ class CaptureWatch:
     def _warn_of(self, changes: list[str]) -> None:
         if not changes:
             return
-        listed = "; ".join(changes[:_LISTED])
-        more = f"; and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
         warnings.warn(
             f"capturing {self._subject}: the function changed "
-            f"{_several(len(changes), 'value')} of Python: {listed}{more}; "
+            f"{_several(len(changes), 'value')} of Python: {listed(changes)}; "
             "replays do not run Python, so these stay as they are now, and what "
             "captured work was launched with stays what it was; keep in tensors what the function "
             "counts or remembers, or do it outside of the captured function",
@@ -320,12 +317,11 @@ class BakedMemory:
             if (text := self._problem(each, there, everything=everything)) is not None
         ]
         if problems:
-            more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
             raise ReplacedWeightError(
                 f"{doing} {self._subject}: the graph uses memory that has changed since the "
                 f"capture, in {len(problems)} of {len(self._used)} places: "
-                f"{'; '.join(problems[:_LISTED])}{more}; write new values into the tensors of the "
-                "capture (copy_), or release the graph and capture it again"
+                f"{listed(problems)}; write new values into the tensors of the capture (copy_), or "
+                "release the graph and capture it again"
             )
 
     def _problem(self, used: _Used, there: set[int], *, everything: bool) -> str | None:
@@ -359,6 +355,12 @@ class _Used(NamedTuple):
     memory: UsedMemory
     place: Place | None
     expected: TensorPlace | None
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Return the first findings for a message, and how many more there are."""
+    more = f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return "; ".join(texts[:_LISTED]) + more
 
 
 def _several(count: int, noun: str) -> str:

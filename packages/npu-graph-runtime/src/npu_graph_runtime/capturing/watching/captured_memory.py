@@ -28,6 +28,8 @@ from npu_graph_runtime.torch_internals import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
+    from npu_graph_runtime.capturing.watching.operator_watch import Run
+
 # An operator's scratch memory: it finds nothing there and leaves nothing there.
 _SCRATCH_ARGUMENT = "workspace"
 
@@ -169,32 +171,10 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         for part in plain_leaves(value):
             self._use(part, lambda: used_by)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Run an operator, and record the memory it uses and allocates."""
-        del types
-        kwargs = kwargs or {}
-        if not self.is_looking:
-            return func(*args, **kwargs)
+    def before(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Run | None:
+        """Record the memory an operator uses."""
         if self.takes_apart and _is_composite(func):
-            with self:
-                return func.decompose(*args, **kwargs)
-        self._see(func, args, kwargs)
-        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
-        if run is not None:
-            # Written in Python, it may use and make more than it is given and returns.
-            with self:
-                return run()
-        result = func(*args, **kwargs)
-        self._note_made(func, result, (args, kwargs))
-        return result
-
-    def _see(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+            return lambda: func.decompose(*args, **kwargs)
         if self.on_operator is not None:
             self.on_operator(func, args, kwargs)
         if str(func).startswith("aten.lift_fresh"):
@@ -210,6 +190,8 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             if made is not None and not is_scratch:
                 made.is_scratch = False
         self._note_writes(func, args, kwargs)
+        # Written in Python, it may use and make more than it is given and returns.
+        return run_python_kernel(func, args, kwargs)
 
     def _use(self, tensor: Tensor, used_by: Callable[[], str]) -> MadeMemory | None:
         made = self._made_on(tensor)
@@ -277,12 +259,13 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
             self._lost.append(known)
         self._used[key] = UsedMemory(tensor, used_by(), self._freed)
 
-    def _note_made(self, func: Any, result: Any, arguments: Any) -> None:
+    def after(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Record the memory an operator has allocated."""
         is_empty = str(func).startswith("aten.empty")
         for part in plain_leaves(result):
             self._make(part, func, is_empty=is_empty)
             if part.device.type != self._device_type:
-                self._make_elsewhere(part, arguments)
+                self._make_elsewhere(part, (args, kwargs))
 
     def _make(self, tensor: Tensor, func: Any, *, is_empty: bool) -> None:
         made = self._made_on(tensor)

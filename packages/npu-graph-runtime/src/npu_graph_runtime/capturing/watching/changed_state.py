@@ -24,11 +24,14 @@ class ChangedState:
 
     Covers numbers, strings, sizes of lists, dicts and sets, and which tensor is where, in modules,
     objects, closures, global variables and classes of the model.
+
+    Attributes:
+        changes: the recorded changes, each a sentence, by the path of the changed value.
     """
 
     def __init__(self, roots: Mapping[str, object]) -> None:
         self._entries: list[_Entry] = []
-        self._changes: dict[str, str] = {}
+        self.changes: dict[str, str] = {}
         classes: set[type] = set()
         for name, root in roots.items():
             for place, holder, value in reachable_values(root):
@@ -49,22 +52,12 @@ class ChangedState:
         for index, entry in enumerate(self._entries):
             now = entry.now()
             if now != entry.seen:
-                self._changes[entry.path] = f"{entry.path} was {entry.seen}, is {now}"
+                self.changes[entry.path] = f"{entry.path} was {entry.seen}, is {now}"
                 self._entries[index] = entry._replace(seen=now)
 
     def skip(self) -> None:
         """Ignore the changes since the last time."""
         self._entries = [entry._replace(seen=entry.now()) for entry in self._entries]
-
-    @property
-    def changes(self) -> list[str]:
-        """The recorded changes, one sentence each."""
-        return list(self._changes.values())
-
-    @property
-    def changed_places(self) -> dict[str, str]:
-        """The sentences by the path of the changed value."""
-        return dict(self._changes)
 
     def _add_class(self, kind: type) -> None:
         for name, value in vars(kind).items():

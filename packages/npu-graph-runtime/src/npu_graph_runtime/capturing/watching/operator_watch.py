@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from npu_graph_runtime.torch_internals import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from typing_extensions import Self
+
+    Run = Callable[[], Any]
 
 Watch = TypeVar("Watch", bound="OperatorWatch")
 
@@ -40,6 +42,34 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             yield
         finally:
             self.is_looking = before
+
+    def before(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Run | None:
+        """See an operator; return what runs it in its place, of which operators are seen too."""
+        del func, args, kwargs
+        return None
+
+    def after(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """See the result of an operator in whose place nothing ran."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator between `before` and `after`."""
+        del types
+        kwargs = kwargs or {}
+        if not self.is_looking:
+            return func(*args, **kwargs)
+        run = self.before(func, args, kwargs)
+        if run is not None:
+            with self:
+                return run()
+        result = func(*args, **kwargs)
+        self.after(func, args, kwargs, result)
+        return result
 
     @classmethod
     def is_infra_mode(cls) -> bool:

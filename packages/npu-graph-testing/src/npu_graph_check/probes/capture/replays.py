@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npu_graph_check.cann.memory import free_memory
 from npu_graph_check.cann.runtime import HOST_TO_DEVICE, Cann, Handle
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -129,11 +128,11 @@ def memory_of_arguments(look: Look) -> None:
     """Measure the memory of the device that captured kernels hold until their graph is gone."""
     cann = Cann()
     stream, values = cann.create_stream(), Vector(cann, [1.0] * 4)
-    before, kernels = free_memory(cann), 1000
+    before, kernels = cann.free_memory(), 1000
     with cann.captured(stream) as graph:
         for _ in range(kernels):
             values.add(0.0, stream)
-    held = before - free_memory(cann)
+    held = before - cann.free_memory()
     look.expect("bytes of a captured kernel", held // kernels, 6208)
     cann.ok("aclmdlRIDestroy", graph)
-    look.expect("bytes that are held afterwards", before - free_memory(cann), 0)
+    look.expect("bytes that are held afterwards", before - cann.free_memory(), 0)

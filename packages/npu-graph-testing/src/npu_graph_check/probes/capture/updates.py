@@ -6,7 +6,6 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from npu_graph_check.cann.installed_versions import is_simulated
-from npu_graph_check.cann.memory import free_memory
 from npu_graph_check.cann.runtime import Cann, Handle
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -155,11 +154,11 @@ def frees_arguments(look: Look) -> None:
     graph = Updatable(cann)
     graph.update(1.0, graph.lane)
     cann.synchronize(graph.lane)
-    before, updates = free_memory(cann), 500
+    before, updates = cann.free_memory(), 500
     for _ in range(updates):
         graph.update(2.0, graph.lane)
     cann.synchronize(graph.lane)
-    look.expect("bytes that an update holds", (before - free_memory(cann)) // updates, 0)
+    look.expect("bytes that an update holds", (before - cann.free_memory()) // updates, 0)
     graph.replay()
     look.expect("the last update is in effect", graph.values.read(), [2.0] * 4)
 

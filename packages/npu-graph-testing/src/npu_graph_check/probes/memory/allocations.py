@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from npu_graph_check.cann.memory import free_memory, total_memory
 from npu_graph_check.cann.runtime import HOST_TO_DEVICE, Cann, Handle
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -22,13 +21,13 @@ def sizes(look: Look) -> None:
     """Allocate a byte and a megabyte, and more than the device has."""
     cann = Cann()
     small, large, none = Handle(), Handle(), Handle()
-    before = free_memory(cann)
+    before = cann.free_memory()
     cann.ok("aclrtMalloc", ctypes.byref(small), 1, 0)
     look.expect("address of one byte, modulo 512", (small.value or 0) % 512, 0)
     cann.ok("aclrtMalloc", ctypes.byref(large), 1 << 20, 0)
     look.expect("address of a megabyte, modulo 512", (large.value or 0) % 512, 0)
-    look.figure("what both take", before - free_memory(cann), "bytes")
-    beyond = cann.call("aclrtMalloc", ctypes.byref(none), total_memory(cann) + 1, 0)
+    look.figure("what both take", before - cann.free_memory(), "bytes")
+    beyond = cann.call("aclrtMalloc", ctypes.byref(none), cann.memory()[1] + 1, 0)
     look.expect("more than the device has", beyond, 207001)
 
 
@@ -42,11 +41,11 @@ def physical(look: Look) -> None:
     for option, name in ((0, "least"), (1, "recommended")):
         cann.ok("aclrtMemGetAllocationGranularity", properties, option, ctypes.byref(granularity))
         look.expect(f"the {name} granularity", granularity.value, _PAGE)
-    before = free_memory(cann)
+    before = cann.free_memory()
     cann.ok("aclrtReserveMemAddress", ctypes.byref(address), 64 * _PAGE, 0, None, 1)
-    look.expect("bytes that addresses of 128 MiB take", before - free_memory(cann), 0)
+    look.expect("bytes that addresses of 128 MiB take", before - cann.free_memory(), 0)
     cann.ok("aclrtMallocPhysical", ctypes.byref(memory), _PAGE, properties, 0)
-    look.expect("bytes that a page takes", before - free_memory(cann), _PAGE)
+    look.expect("bytes that a page takes", before - cann.free_memory(), _PAGE)
     cann.ok("aclrtMapMem", address, _PAGE, 0, memory, 0)
     host = (ctypes.c_float * 4)(1.0, 2.0, 3.0, 4.0)
     copied = cann.call("aclrtMemcpy", address, 16, ctypes.byref(host), 16, HOST_TO_DEVICE)
@@ -54,7 +53,7 @@ def physical(look: Look) -> None:
     cann.ok("aclrtUnmapMem", address)
     cann.ok("aclrtFreePhysical", memory)
     cann.ok("aclrtReleaseMemAddress", address)
-    look.expect("bytes that stay taken", before - free_memory(cann), 0)
+    look.expect("bytes that stay taken", before - cann.free_memory(), 0)
 
 
 def pinned(look: Look) -> None:

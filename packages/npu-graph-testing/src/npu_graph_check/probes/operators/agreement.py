@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.probes.operators.on_device import run
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npu_graph_check.probe import Look
+
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -20,6 +19,23 @@ HALVES = (torch.bfloat16, torch.float16)
 def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Return normally distributed values on the CPU, the same in every run."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def run(look: Look, operator: str | Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Call an operator with all its tensors, also those in lists, moved to the device.
+
+    A name is that of an operator of torch_npu, which has none before the device is opened. A tensor
+    that lies there already is not copied, so operators may write into it.
+    """
+    on = look.on
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(each) for each in value]
+        return value.to(on) if isinstance(value, torch.Tensor) else value
+
+    call = getattr(torch.ops.npu, operator) if isinstance(operator, str) else operator
+    return call(*map(moved, given), **{name: moved(each) for name, each in options.items()})
 
 
 def expect_equal(look: Look, what: str, seen: torch.Tensor, expected: torch.Tensor) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.probes.operators.on_device import run
+from npu_graph_check.probes.operators.agreement import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look

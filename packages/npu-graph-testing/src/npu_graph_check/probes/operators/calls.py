@@ -9,8 +9,7 @@ import torch
 
 from npu_graph_check.cann.runtime import Cann, Handle
 from npu_graph_check.cann.vector import Vector
-from npu_graph_check.probes.operators.agreement import expect_equal, expect_refused
-from npu_graph_check.probes.operators.on_device import run
+from npu_graph_check.probes.operators.agreement import expect_equal, expect_refused, run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look

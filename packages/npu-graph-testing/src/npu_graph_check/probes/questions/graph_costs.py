@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from npu_graph_check.cann.memory import free_memory
 from npu_graph_check.cann.runtime import Cann
 from npu_graph_check.cann.vector import Vector, Word
 
@@ -58,13 +57,13 @@ def graph_costs(look: Look) -> None:
     graphs = []
     for count in _KERNELS:
         look.doing(f"capturing {count} kernels")
-        had = cann.free_streams(), free_memory(cann)
+        had = cann.free_streams(), cann.free_memory()
         with cann.captured(stream) as graph:
             for _ in range(count):
                 values.add(1.0, stream)
         graphs.append(graph)
         streams.append(had[0] - cann.free_streams())
-        num_bytes.append(had[1] - free_memory(cann))
+        num_bytes.append(had[1] - cann.free_memory())
     for graph in graphs:
         cann.ok("aclmdlRIDestroy", graph)
     for count, taken, size in zip(_KERNELS, streams, num_bytes, strict=True):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
-from npu_graph_check.probes.operators.on_device import run
+from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal, run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look

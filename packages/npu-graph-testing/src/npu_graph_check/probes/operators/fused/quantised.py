@@ -13,8 +13,8 @@ from npu_graph_check.probes.operators.agreement import (
     expect_close,
     expect_equal,
     expect_refused,
+    run,
 )
-from npu_graph_check.probes.operators.on_device import run
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
