@@ -613,7 +613,7 @@ class TestWhatIsBakedIn:
 
         for factor in range(9):
             call(factor)
-        with pytest.warns(RuntimeWarning, match="was replaced 8 times"):
+        with pytest.warns(RuntimeWarning, match="were replaced 8 times"):
             call(9)
         for factor in range(10, 14):
             call(factor)

@@ -349,8 +349,9 @@ class Graphed:
         if number <= _MOST_RECAPTURES:
             return self._call_uncaptured(call)
         problem = ReplacedWeightError(
-            f"{self._name!r}: memory that the graph uses was replaced {_MOST_RECAPTURES} times; "
-            "write new values into the tensors (copy_), or pass them as arguments"
+            f"{self._name!r}: memory or numbers that the graph uses were replaced "
+            f"{_MOST_RECAPTURES} times; write new values into the tensors (copy_), or pass them as "
+            "arguments; keep numbers that change in tensors of the device"
         )
         self._refuse(call, problem)
         return self._eagerly(EagerReason.CAPTURE_FAILED, call.args, call.kwargs)

@@ -488,6 +488,7 @@ class GraphedCallable:
         captured.is_checked = not self._check_first
         if self._check_always or (self._check_first and memory.in_turn):
             captured.holds = layout.holds
+        captured.holds = memory.with_numbers(captured.holds)
         self._graphs[key] = captured
         self._num_captured += 1
         if self._observer is not None:

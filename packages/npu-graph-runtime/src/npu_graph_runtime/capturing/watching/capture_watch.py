@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from npu_graph_runtime.capturing.native.native_comparison import Holds
     from npu_graph_runtime.capturing.watching.captured_memory import MadeMemory, UsedMemory
     from npu_graph_runtime.capturing.watching.watched_weights import NamedTensors
 
@@ -262,6 +263,7 @@ class BakedMemory:
     """Memory that one graph uses but does not own.
 
     Attributes:
+        numbers: numbers of the host that kernels of the graph were launched with.
         written: addresses of memory that each replay writes, including that of arguments.
         written_elsewhere: an operator that writes memory of another device, which replays do not
             run; ``None`` if there is none.
@@ -276,6 +278,7 @@ class BakedMemory:
         subject: str,
         memory: CapturedMemory,
     ) -> None:
+        self.numbers = tuple(memory.numbers) if watch.is_compared else ()
         self.written = frozenset(memory.written)
         self.written_elsewhere = memory.written_elsewhere
         self._watch = watch
@@ -301,6 +304,18 @@ class BakedMemory:
         """Addresses of the memory that the graph uses and that belongs to no argument."""
         return frozenset(each.memory.storage_address for each in self._used)
 
+    def with_numbers(self, holds: Holds | None) -> Holds | None:
+        """Return a comparison of inputs that also compares the numbers, if there are any."""
+        if not self.numbers:
+            return holds
+
+        def hold(values: tuple[object, ...] | None) -> bool:
+            if any(number.problem for number in self.numbers):
+                self.check()
+            return holds is None or holds(values)
+
+        return hold
+
     def check(self, *, doing: str = "replaying", everything: bool = False) -> None:
         """Compare everything with the capture.
 
@@ -316,12 +331,18 @@ class BakedMemory:
             for each in self._used
             if (text := self._problem(each, there, everything=everything)) is not None
         ]
+        problems += [
+            f"{number.described}, whose value {number.used_by} was launched with, {text}"
+            for number in self.numbers
+            if (text := number.problem) is not None
+        ]
         if problems:
             raise ReplacedWeightError(
                 f"{doing} {self._subject}: the graph uses memory that has changed since the "
-                f"capture, in {len(problems)} of {len(self._used)} places: "
-                f"{listed(problems)}; write new values into the tensors of the capture (copy_), or "
-                "release the graph and capture it again"
+                f"capture, in {len(problems)} of {len(self._used) + len(self.numbers)} places: "
+                f"{listed(problems)}; write new values into the tensors of the capture (copy_), "
+                "keep numbers that change in tensors of the device, or release the graph and "
+                "capture it again"
             )
 
     def _problem(self, used: _Used, there: set[int], *, everything: bool) -> str | None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.fresh_memory import refers_to
+from npu_graph_runtime.capturing.plain_values import same_value
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.operator_watch import OperatorWatch
 from npu_graph_runtime.capturing.watching.program_place import program_frame
@@ -100,6 +101,30 @@ class UsedMemory:
         return f"has its memory at {address:#x} now" if address else "has no memory now"
 
 
+class TakenNumber:
+    """A tensor of the host without dimensions, whose value is an argument of a captured kernel.
+
+    Attributes:
+        described: the tensor, for messages.
+        used_by: operator, file and line.
+    """
+
+    __slots__ = ("_tensor", "_value", "described", "used_by")
+
+    def __init__(self, tensor: Tensor, used_by: str) -> None:
+        # Often a part of a buffer, which only the operator had. An alias stays on that memory.
+        self._tensor = tensor.detach()
+        self._value = tensor.item()
+        self.described = describe(tensor)
+        self.used_by = used_by
+
+    @property
+    def problem(self) -> str | None:
+        """What happened to the value, or ``None`` if it is unchanged."""
+        now = self._tensor.item()
+        return None if same_value(now, self._value) else f"is {now!r} now, was {self._value!r}"
+
+
 class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
     """Sees the operators of one capture. Enter it while the device is capturing.
 
@@ -114,6 +139,7 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         freed: receives an item when existing memory that the capture uses is freed.
 
     Attributes:
+        numbers: existing numbers of the host that kernels of the capture were launched with.
         on_operator: called with each operator, its arguments and its keyword arguments before it
             runs; may raise.
         takes_apart: look into composite operators, which torch does not decompose in inference
@@ -143,6 +169,7 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._made_elsewhere: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._used: dict[int, UsedMemory] = {}
         self._lost: list[UsedMemory] = []
+        self.numbers: list[TakenNumber] = []
         self.on_operator: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
         self.takes_apart = False
         self.written: set[int] = set()
@@ -185,6 +212,8 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         if source is not None:
             # Even where the capture made it: the graph reads it anew at each replay.
             self._note_used(source, lambda: _place(func))
+        else:
+            self._take_numbers(func, args, kwargs)
         for tensor, is_scratch in _arguments(func, args, kwargs):
             made = self._use(tensor, lambda: _place(func))
             if made is not None and not is_scratch:
@@ -192,6 +221,18 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         self._note_writes(func, args, kwargs)
         # Written in Python, it may use and make more than it is given and returns.
         return run_python_kernel(func, args, kwargs)
+
+    def _take_numbers(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        # Arguments of a device's own operators may be rewritten in the graph.
+        if self._device_type == "cpu" or not str(func).startswith("aten."):
+            return
+        tensors = [tensor for tensor, _ in _arguments(func, args, kwargs)]
+        if all(tensor.device.type != self._device_type for tensor in tensors):
+            return
+        for tensor in tensors:
+            is_number = tensor.device.type == "cpu" and not tensor.dim()
+            if is_number and not refers_to(self._made_elsewhere, tensor.untyped_storage()):
+                self.numbers.append(TakenNumber(tensor, _place(func)))
 
     def _use(self, tensor: Tensor, used_by: Callable[[], str]) -> MadeMemory | None:
         made = self._made_on(tensor)
