@@ -121,6 +121,27 @@ def test_an_abandoned_step_never_hangs(model: Model, device: FakeDevice, is_queu
     assert lane.counters.failures == (3 if is_queued else 0)
 
 
+@pytest.mark.parametrize("end", [UpdateLane.abandon, UpdateLane.close])
+def test_an_open_step_is_released_where_no_thread_can_start(
+    model: Model,
+    device: FakeDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[UpdateLane], None],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    plan, lane = model.capture(2), UpdateLane(device)
+    lane.begin(plan, model.parameters(2, [4, 5]))
+    model.graphs[2].replay()
+    with monkeypatch.context() as patch:
+        patch.setattr("attn_update.lane.update_lane.start_new_thread", refuse)
+        end(lane)
+    lane.close()
+    device.synchronize()
+    assert_next_steps_are_right(UpdateLane(device), model, device, ("bracketed",), 1)
+
+
 def test_a_step_that_was_never_finished_is_an_error_and_the_next_is_right(
     model: Model, device: FakeDevice
 ) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -109,6 +111,12 @@ def test_capture_runs_function_eagerly_first_as_often_as_configured(
     wrapper = graphed(fake, context, step, warmup_runs=warmup_runs)
     capture(fake, context, wrapper, torch.ones(4))
     assert step.runs == warmup_runs + 1
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused_by_name(fake: FakeDevice, context: GraphContext, make: Any) -> None:
+    with pytest.raises(TypeError, match="captured function 'decode'.*make a GraphedCallable of"):
+        make(graphed(fake, context, torch.relu))
 
 
 def test_several_keys_have_graphs_of_their_own(fake: FakeDevice, context: GraphContext) -> None:

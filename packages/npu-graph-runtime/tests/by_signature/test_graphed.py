@@ -579,6 +579,19 @@ class TestWhatIsBakedIn:
         assert step.num_graphs == 14
         assert step.counters.replayed == 14
 
+    def test_modules_of_a_closure_are_captured_by_their_training_flags(
+        self, device: GraphDevice
+    ) -> None:
+        modules = [Layer().to(device.torch_device) for _ in range(2)]
+        step: Graphed = graphed(lambda x: modules[0](modules[1](x)), device=device)
+        x = numbers(device, 4)
+        for trained in ((), (0,), (1,), (0, 1)):
+            for index, module in enumerate(modules):
+                module.train(index in trained)
+            for _ in range(3):
+                assert torch.equal(step(x), modules[0](modules[1](x)))
+        assert step.num_graphs == 4
+
     def test_module_is_captured_by_its_training_flag(self, device: GraphDevice) -> None:
         layer = Layer().to(device.torch_device)
         step: Graphed = graphed(layer, device=device)

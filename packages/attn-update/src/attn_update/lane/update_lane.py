@@ -457,7 +457,10 @@ class UpdateLane:
         state, expected = opened.step.state, self._expected
         if not opened.is_begun:
             opened.is_begun = True
-            start_new_thread(self._release_alone, (opened,))
+            try:
+                start_new_thread(self._release_alone, (opened,))
+            except RuntimeError:
+                self._release_alone(opened)
         self._await_release(opened)
         state.is_open = False
         if expected.step is state:

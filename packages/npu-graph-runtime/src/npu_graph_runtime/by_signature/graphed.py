@@ -19,6 +19,7 @@ import itertools
 import threading
 import traceback
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
@@ -42,7 +43,10 @@ from npu_graph_runtime.capturing.graphed_callable import GraphedCallable
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
 from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
-from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
+from npu_graph_runtime.capturing.watching.reachable_values import (
+    outermost_modules,
+    reachable_values,
+)
 from npu_graph_runtime.device import GuardingDevice
 from npu_graph_runtime.errors import (
     CaptureSessionError,
@@ -161,6 +165,8 @@ class Graphed:
         )
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         self._module = owner if isinstance(owner, nn.Module) else None
+        others = outermost_modules(function) if self._module is None else ()
+        self._other_modules = tuple(map(weakref.ref, others))
         self._entries: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
         self._latest: _Latest | None = None
         self._seen: collections.OrderedDict[_Key, _Seen] = collections.OrderedDict()
@@ -276,9 +282,11 @@ class Graphed:
             return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
         return self._call_uncaptured(_Call(key, flat, args, kwargs))
 
-    def _is_training(self) -> bool | None:
+    def _is_training(self) -> Hashable:
         module = self._module
-        return None if module is None else module.training
+        if module is not None:
+            return module.training
+        return tuple([getattr(other(), "training", None) for other in self._other_modules])
 
     def _key(
         self,
@@ -652,7 +660,7 @@ class _Latest:
         # Of types, shapes, strides, dtypes and devices, in the modes of torch that hold now.
         self._guard = layout_guard(flat.tensors) if flat.tensors else None
 
-    def holds(self, flat: Flattened, now: tuple[Hashable, ...], is_training: bool | None) -> bool:
+    def holds(self, flat: Flattened, now: tuple[Hashable, ...], is_training: Hashable) -> bool:
         """Return whether another call has the same signature; false means unknown."""
         guard, key = self._guard, self.key
         return (

@@ -273,6 +273,17 @@ class GraphedCallable:
         self._num_replayed += 1
         return captured.outputs
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse `copy`, `deepcopy` and `pickle`: a copy would share graphs, or have none.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            f"copying or pickling the captured function {self.name!r}: its graphs belong to this "
+            "object; make a GraphedCallable of the copied function"
+        )
+
     def __repr__(self) -> str:
         return f"GraphedCallable({self.name!r}, {self.run_mode.name}, {len(self._graphs)} graphs)"
 

@@ -84,6 +84,16 @@ def reachable_values(root: object) -> Iterator[tuple[Place, object, object]]:
             waiting.append((found, value))
 
 
+def outermost_modules(root: object) -> Iterator[nn.Module]:
+    """Yield the modules reachable from an object, but not those inside of other modules."""
+    inside: set[int] = set()
+    for _, holder, value in reachable_values(root):
+        if isinstance(holder, nn.Module) or id(holder) in inside:
+            inside.add(id(value))
+        elif isinstance(value, nn.Module):
+            yield value
+
+
 def _parts(holder: Any, root: object) -> Iterator[tuple[str, Getter, Any, object]]:  # noqa: C901, PLR0912
     if isinstance(holder, nn.Module):
         yield from _module_parts(holder)
