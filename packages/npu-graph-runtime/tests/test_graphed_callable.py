@@ -115,7 +115,7 @@ def test_capture_runs_function_eagerly_first_as_often_as_configured(
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copies_are_refused_by_name(fake: FakeDevice, context: GraphContext, make: Any) -> None:
-    with pytest.raises(TypeError, match="captured function 'decode'.*make a GraphedCallable of"):
+    with pytest.raises(TypeError, match=r"captured function 'decode'.*make a GraphedCallable of"):
         make(graphed(fake, context, torch.relu))
 
 
