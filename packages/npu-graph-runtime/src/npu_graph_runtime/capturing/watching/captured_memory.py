@@ -226,8 +226,9 @@ class CapturedMemory(OperatorWatch):  # type: ignore[no-untyped-call]
         # Arguments of a device's own operators may be rewritten in the graph.
         if self._device_type == "cpu" or not str(func).startswith("aten."):
             return
+        # No generator: an interrupt while one is closed would be dropped, and keep its tensors.
         tensors = [tensor for tensor, _ in _arguments(func, args, kwargs)]
-        if all(tensor.device.type != self._device_type for tensor in tensors):
+        if self._device_type not in [tensor.device.type for tensor in tensors]:
             return
         for tensor in tensors:
             is_number = tensor.device.type == "cpu" and not tensor.dim()
