@@ -146,6 +146,27 @@ def test_a_step_in_which_nothing_decodes_is_refused(engine: Engine) -> None:
     engine.check([6, 41], [6, 41, 0, 0])
 
 
+class _InSteps(UpdatableLayers):
+    """Names a layer's launches by their number, as the adapter of vLLM-Ascend does for drafts."""
+
+    def attention(self, layer_name: str, *args: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+        return super().attention(f"{layer_name}, step 0", *args, **options)
+
+    def metadata(self, given: dict[str, Metadata]) -> dict[str, Metadata]:
+        return {f"{name}, step 0": each for name, each in given.items()}
+
+
+def test_recorded_layers_go_through_the_method_of_a_subclass(engine: Engine) -> None:
+    layers = _InSteps(UpdateLane(engine.model.device), [f"{name}, step 0" for name in NAMES])
+    engine.layers = layers
+    engine.capture()
+    for lengths in ([5, 40, 7, 48], [6, 41, 8, 1]):
+        with layers.step("decode", layers.metadata(engine.metadata(lengths))):
+            engine.graph.replay()
+        expected = [engine.call(layer, lengths) for layer in range(len(NAMES))]
+        assert_layers_equal(engine.outputs, expected)
+
+
 def test_a_layer_that_calls_nothing_is_missing(engine: Engine) -> None:
     with pytest.raises(PlanError, match=r"layers\.1"):
         engine.capture((1, 0))

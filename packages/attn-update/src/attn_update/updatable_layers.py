@@ -89,7 +89,7 @@ class UpdatableLayers:
         pad: bool = False,
         launch: str | None = None,
     ) -> tuple[Tensor, ...]:
-        """Capture the attention of a layer.
+        """Capture the attention of a layer. `recording_layer` calls it, of a subclass too.
 
         Args:
             layer_name: Name of the layer.
@@ -111,8 +111,11 @@ class UpdatableLayers:
             AttnUpdateError: From `Recorder.attention`.
         """
         made = _Group(layers=[], read=read, pad=pad, launch=launch)
-        group = self._join(layer_name, kind, metadata, made)
-        return self._recorder.attention(layer_name, kind, arguments, group=group, launch=launch)
+        group = self._captured.setdefault((id(metadata), kind, launch), made)
+        group.layers.append(layer_name)
+        return self._recorder.attention(
+            layer_name, kind, arguments, group=group.name, launch=launch
+        )
 
     @contextmanager
     def recording_layer(
@@ -139,14 +142,14 @@ class UpdatableLayers:
             AttnUpdateError: From `Recorder.attention`.
         """
         operator = self._recorder.kind(kind, what=f"recording layer {layer_name!r}").operator
-        made = _Group(layers=[], read=read, pad=pad, launch=launch)
-        with AutomaticRecording(
-            self._recorder,
-            operators=dict.fromkeys((operator, operator.partition(".")[0]), kind),
-            layer_name=lambda *_: layer_name,
-            group=lambda _: self._join(layer_name, kind, metadata, made),
-            launch=lambda _: launch,
-        ):
+        operators = dict.fromkeys((operator, operator.partition(".")[0]), kind)
+
+        def attention(arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
+            return self.attention(
+                layer_name, kind, metadata, arguments, read, pad=pad, launch=launch
+            )
+
+        with _LayerRecording(self._recorder, operators, attention):
             yield
 
     def is_recorded(self, key: Hashable) -> bool:
@@ -215,17 +218,31 @@ class UpdatableLayers:
         if was_open:
             self.lane.abandon()
 
-    def _join(self, layer_name: str, kind: str | Kind, metadata: object, made: _Group) -> str:
-        """Add a layer to the group of its metadata, or to the given one; return its name."""
-        group = self._captured.setdefault((id(metadata), kind, made.launch), made)
-        group.layers.append(layer_name)
-        return group.name
-
     def _expected_records(self) -> set[str]:
         """Return the records of the declared layers; of one that was not captured, its name."""
         captured = [(layer, group) for group in self._captured.values() for layer in group.layers]
         records = {group.record_of(layer) for layer, group in captured if layer in self._layers}
         return records | self._layers.difference(layer for layer, _ in captured)
+
+
+class _LayerRecording(AutomaticRecording):  # type: ignore[no-untyped-call]
+    """Passes a call made inside to the attention of one layer."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        operators: Mapping[str, str | Kind],
+        attention: Callable[[Mapping[str, object]], tuple[Tensor, ...]],
+    ) -> None:
+        super().__init__(recorder, operators=operators)
+        self._attention = attention
+
+    def attention(
+        self, operator: str, kind: str | Kind, arguments: dict[str, Any]
+    ) -> tuple[Tensor, ...]:
+        """Record the layer's call."""
+        del operator, kind
+        return self._attention(arguments)
 
 
 class _Group(NamedTuple):
